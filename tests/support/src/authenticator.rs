@@ -1,4 +1,5 @@
-//! An authenticator app, written for the tests from RFC 6238, to compare the server's codes with.
+//! An authenticator app, written for the tests from RFC 6238. Its codes are compared with those of the
+//! server.
 
 use ring::hmac;
 use serde_json::{Value, json};
@@ -6,14 +7,14 @@ use tollkeeper::clock::Time;
 
 use super::world::World;
 
-/// An app with the secret of one account.
+/// An authenticator app with the secret of one account.
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     secret: Vec<u8>,
 }
 
 impl Authenticator {
-    /// Adds a secret, as a person types it.
+    /// Creates an app from a secret as the user enters it.
     pub fn new(base32: &str) -> Self {
         let mut bits = String::new();
         for c in base32.chars().filter(|c| *c != ' ') {
@@ -41,19 +42,19 @@ impl Authenticator {
     }
 }
 
-/// The wait until a new code, in milliseconds.
+/// The time for which a code is shown, in milliseconds.
 pub const STEP_MS: i64 = 30_000;
 
 impl World {
-    /// Adds an authenticator app to the account of this session; returns the app and the recovery codes. The code that
-    /// confirmed it is used up, so the clock goes on by a step.
+    /// Adds an authenticator app to the account of this session, and returns the app and the recovery codes.
+    /// Advances the clock by one step, because the code that confirmed the app can't be used again.
     pub async fn add_authenticator(&self, access_token: &str) -> (Authenticator, Vec<String>) {
         let added = self.add_authenticator_now(access_token).await;
         self.clock.advance_ms(STEP_MS);
         added
     }
 
-    /// As [`Self::add_authenticator`], at the same time.
+    /// Like [`Self::add_authenticator`], without advancing the clock.
     pub async fn add_authenticator_now(&self, access_token: &str) -> (Authenticator, Vec<String>) {
         let started = self.post("/v1/auth/totp", &json!({})).bearer(access_token).data().await;
         let app = Authenticator::new(started["secret"].as_str().unwrap());
@@ -63,7 +64,7 @@ impl World {
     }
 }
 
-/// Returns the texts of an array.
+/// Returns the strings of an array.
 pub fn texts(array: &Value) -> Vec<String> {
     array.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }

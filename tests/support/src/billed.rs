@@ -1,4 +1,4 @@
-//! Writes billed usage as the queue of the service listener does, without the queue.
+//! Writes billed usage directly, in the way the queue of the service listener does.
 
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::billing::rules::books;
@@ -25,8 +25,8 @@ pub struct Usage<'a> {
     pub completion: i64,
 }
 
-/// Prices usage at the first instant of its day, adds it to its daily row in the open month, and debits the
-/// whole nanos by which the row rose.
+/// Prices usage at the start of its day, adds it to its daily row in the open month, and debits the whole
+/// nanos by which the row grew.
 pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
@@ -110,7 +110,7 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     tx.commit().await.unwrap();
 }
 
-/// Creates an invoice of zero for an organization's first month; returns its id.
+/// Creates an invoice over zero for the first month of an organization, and returns its id.
 pub async fn invoice(world: &World, organization: &str) -> String {
     let (now, organization_id) = (world.clock.now(), OrganizationId::parse(organization).unwrap());
     let mut tx = world.app.db.write().await.unwrap();
@@ -170,12 +170,13 @@ pub async fn check(world: &World, organization: &str) {
     let charged =
         tollkeeper::billing::store::months::charges_from(&mut tx, id, wallet.open_month).await.unwrap();
     let unpaid: i128 = charged.iter().map(|charged| charged.unpaid.units().max(0)).sum();
-    // Refunds and disputes of payments took this money back although it was used: it isn't part of a month's usage.
+    // Refunds and disputes of payments took this money back although it was already spent. It isn't part of
+    // the usage of any month.
     let text = "SELECT CAST(COALESCE(SUM(-e.amount_nano), 0) AS BIGINT) FROM ledger_transactions t
          JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = 'wallet'
          WHERE t.organization_id = $1 AND t.idempotency_key LIKE 'payment:%:debt-%'";
     let (returned,): (i64,) = sql(text).bind(organization).one(&mut tx).await.unwrap();
-    // A void invoice also takes back the amount that its credit notes gave back beyond it: at most a nano for
+    // Voiding an invoice also takes back the rounding differences of its credit notes: at most a nano for
     // each row that they rounded.
     let text = "SELECT COUNT(*) FROM usage_events e JOIN usage_events c ON c.corrects = e.event_id AND c.source = e.source
              AND c.organization_id = e.organization_id
@@ -210,7 +211,7 @@ pub async fn check(world: &World, organization: &str) {
     assert_eq!(unbalanced, 0);
 }
 
-/// Adds a payment that was given up, which needs no Stripe, and returns its id.
+/// Adds an abandoned payment, which needs no Stripe, and returns its id.
 pub async fn payment(world: &World, place: &Place) -> String {
     let (now, random) = (world.clock.now(), &world.app.random);
     let payment_id = PaymentId::new(now, random);
@@ -232,7 +233,7 @@ pub fn budgets_path(organization: &str) -> String {
     format!("/v1/organizations/{organization}/billing/budgets")
 }
 
-/// Creates a budget that no call passes. Returns its id.
+/// Creates a budget that is too large to be exceeded, and returns its id.
 pub async fn budget(world: &World, owner: &TestUser, place: &Place) -> String {
     let path = budgets_path(&place.organization);
     let body =

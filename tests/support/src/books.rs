@@ -1,4 +1,4 @@
-//! Checks the books by rules that must hold after every change of money.
+//! Checks the books against rules that must hold after every movement of money.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tollkeeper::db::{Tx, sql};
 
 use super::world::World;
 
-/// Statements that select rows that break a rule; each finds none in correct books.
+/// SQL queries that select the rows that break a rule. In correct books each returns no rows.
 const RULES: &[(&str, &str)] = &[
     (
         "every movement sums to zero",
@@ -77,8 +77,8 @@ const RULES: &[(&str, &str)] = &[
     ("no credit is more than it was", "SELECT id FROM credits WHERE remaining_nano > amount_nano"),
 ];
 
-/// The sums of events that the daily rows should have, and the sums that they have: the test selects the
-/// difference.
+/// The sums of the events, and below the sums of the daily rows. The test selects the differences between
+/// them.
 const EVENTS: &str = "SELECT organization_id, project_id, api_key_id, model, price_version, kind, day,
      CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(p) AS BIGINT) AS p, CAST(SUM(c) AS BIGINT) AS c,
      CAST(SUM(cached) AS BIGINT) AS cached,
@@ -94,7 +94,8 @@ const DAYS: &str = "SELECT organization_id, project_id, api_key_id, model, price
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS rest
   FROM usage_daily GROUP BY organization_id, project_id, api_key_id, model, price_version, kind, day";
 
-/// The sums by model and by caller that the daily rows give, and those that are stored, in the columns of [`DAYS`].
+/// The sums by model and by caller that follow from the daily rows, and below the stored sums. Both have the
+/// columns of [`DAYS`].
 const DUE_SUMS: &str = "SELECT organization_id, project_id, grouped_by AS api_key_id, group_id AS model, 0 AS price_version, kind, day,
      CAST(SUM(requests) AS BIGINT) AS requests, CAST(SUM(prompt_tokens) AS BIGINT) AS p,
      CAST(SUM(completion_tokens) AS BIGINT) AS c, 0 AS cached,
@@ -124,7 +125,7 @@ pub async fn assert_books_of(app: &App) {
     }
     let days: Vec<(Day, Month)> = sql("SELECT day, month FROM usage_daily").all(&mut tx).await.unwrap();
     assert!(days.iter().all(|(day, month)| day.month() <= *month), "a day is billed in its month or later");
-    // The two parts of a sum, with the smaller one normalized to 0 or more, so that equal sums compare equal.
+    // Normalizes the smaller part of each sum to 0 or more, so that equal sums compare equal.
     let of = |sums: &str| {
         let rest = format!("((rest % {PER_WHOLE} + {PER_WHOLE}) % {PER_WHOLE})");
         format!(
@@ -147,7 +148,8 @@ pub async fn assert_books_of(app: &App) {
     assert_eq!(sum_parts(of_events), sum_parts(of_days), "parts of days are the sums of those of events");
 }
 
-/// The place and model of usage, and its components other than tokens: the name of each part with its number.
+/// A string that identifies the usage, and its components other than tokens: the name of each with its
+/// quantity.
 type PartsRow = (String, String);
 
 const PARTS_OF_EVENTS: &str =
@@ -158,7 +160,7 @@ const PARTS_OF_DAYS: &str = "SELECT organization_id || ' ' || project_id || ' ' 
          || CAST(price_version AS TEXT) || ' ' || CAST(day AS TEXT) AS used, component || ':' || CAST(quantity AS TEXT) AS parts
      FROM usage_daily_parts";
 
-/// Returns the letters of an event's parts as names: `r30f2` becomes `reasoning:30 search:2`.
+/// Expands the letters of an event's components to names: `r30f2` becomes `reasoning:30 search:2`.
 fn named(parts: &str) -> String {
     const NAMES: [(char, &str); 11] = [
         ('w', "cache_write_5m"),
@@ -180,7 +182,7 @@ fn named(parts: &str) -> String {
     words.collect()
 }
 
-/// Sums up parts by usage and name.
+/// Adds up components by usage and name.
 fn sum_parts(rows: Vec<PartsRow>) -> BTreeMap<String, i64> {
     let mut sums = BTreeMap::new();
     for (used, parts) in rows {
@@ -194,21 +196,21 @@ fn sum_parts(rows: Vec<PartsRow>) -> BTreeMap<String, i64> {
     sums
 }
 
-/// Returns one number by SQL.
+/// Returns the number that an SQL query selects.
 pub async fn number(world: &World, text: &str) -> i64 {
     let mut tx: Tx = world.app.db.read().await.unwrap();
     let (number,): (i64,) = sql(text.to_owned()).one(&mut tx).await.unwrap();
     number
 }
 
-/// Changes rows directly, without the server.
+/// Changes rows directly in the database, without the server.
 pub async fn change(world: &World, text: &str) {
     let mut tx = world.app.db.write().await.unwrap();
     sql(text.to_owned()).execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
 }
 
-/// Returns the posted and the reserved amount of the only organization or of this one.
+/// Returns the posted and the reserved amount of an organization, in nanos.
 pub async fn wallet(world: &World, organization: &str) -> (i64, i64) {
     let mut tx = world.app.db.read().await.unwrap();
     sql("SELECT posted_nano, reserved_nano FROM wallets WHERE organization_id = $1")

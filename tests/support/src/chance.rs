@@ -1,6 +1,6 @@
-//! Random choices from a seed, so that a failure can be repeated.
+//! Random choices from a seed, so that a failure can be reproduced.
 
-/// `SplitMix64`: the same seed gives the same numbers on every machine.
+/// The generator `SplitMix64`. The same seed gives the same numbers on every machine.
 pub struct Chance(u64);
 
 impl Chance {
@@ -21,12 +21,12 @@ impl Chance {
     }
 }
 
-/// Returns the first seed; later ones count up from it.
+/// Returns the first seed. Further seeds count up from it.
 pub fn first_seed() -> u64 {
     number("TOLLKEEPER_TEST_SEED").unwrap_or(1)
 }
 
-/// Returns a whole number from an environment variable.
+/// Returns the whole number in an environment variable, if the variable is set.
 pub fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a whole number")))

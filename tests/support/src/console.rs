@@ -1,4 +1,4 @@
-//! Calls of the console, as a browser makes them.
+//! Requests to the console, as a browser sends them.
 
 use http::Method;
 use tollkeeper::accounts::jwt::TokenKind;
@@ -9,13 +9,13 @@ use tollkeeper::ids::{SessionId, UserId};
 use super::http::{Answer, Call};
 use super::world::World;
 
-/// The name of the cookie: the public URL of tests is http.
+/// The name of the session cookie. It has no prefix, because the public URL of tests is an `http` URL.
 pub const COOKIE: &str = "tollkeeper";
 
-/// A browser: the cookies that it sends.
+/// A browser with its cookie.
 #[derive(Clone, Debug)]
 pub struct Browser {
-    /// The value of the cookie; empty if the browser has none.
+    /// The value of the cookie, or an empty string if the browser has none.
     pub cookie: String,
 }
 
@@ -33,26 +33,26 @@ impl Browser {
             .header("sec-fetch-dest", "document")
     }
 
-    /// Sends a form of a page.
+    /// Submits a form of a page.
     pub fn post(&self, world: &World, path: &str, fields: &[(&str, &str)]) -> Call {
         self.sends(world.call(Method::POST, path)).header("sec-fetch-site", "same-origin").form(fields)
     }
 
-    /// Opens a page that has to be there, and returns its HTML.
+    /// Opens a page, which must exist, and returns its HTML.
     pub async fn page(&self, world: &World, path: &str) -> String {
         let answer = self.get(world, path).send().await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
         answer.text
     }
 
-    /// Sends a form that has to succeed, and returns where its redirect leads.
+    /// Submits a form, which must succeed, and returns the target of the redirect.
     pub async fn done(&self, world: &World, path: &str, fields: &[(&str, &str)]) -> String {
         let answer = self.post(world, path, fields).send().await;
         assert_eq!(answer.status, 303, "{path}: {}", answer.text);
         answer.header("location").to_owned()
     }
 
-    /// Takes the cookie of an answer, as a browser does.
+    /// Stores the cookie of a response, as a browser does.
     pub fn take(&mut self, answer: &Answer) {
         let set = answer.header("set-cookie");
         let value =
@@ -60,7 +60,7 @@ impl Browser {
         self.cookie = value.split(';').next().unwrap().to_owned();
     }
 
-    /// Adds the cookie to a call.
+    /// Adds the cookie to a request.
     pub fn sends(&self, call: Call) -> Call {
         if self.cookie.is_empty() {
             call
@@ -70,14 +70,14 @@ impl Browser {
     }
 }
 
-/// Returns the value of the first hidden field of this name.
+/// Returns the value of the first hidden field with this name.
 pub fn hidden(page: &str, name: &str) -> String {
     let start = format!("name=\"{name}\" value=\"");
     let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no {name}: {page}"));
     rest.split('"').next().unwrap().to_owned()
 }
 
-/// Returns the hidden fields of a page, in their order.
+/// Returns the hidden fields of a page, in order.
 pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     let text = |html: &str| {
         let entities = [("&#34;", "\""), ("&#39;", "'"), ("&#60;", "<"), ("&#62;", ">"), ("&#38;", "&")];
@@ -92,7 +92,7 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Checks that a page shows this text as text: nothing of it is markup.
+/// Asserts that a page shows this text literally, with all markup escaped.
 pub fn assert_escaped(page: &str, text: &str) {
     let escaped: String = text
         .chars()
@@ -105,13 +105,13 @@ pub fn assert_escaped(page: &str, text: &str) {
 }
 
 impl World {
-    /// Opens a browser in which this person is signed in.
+    /// Returns a browser in which this user is signed in.
     pub async fn browser(&self, id: UserId) -> Browser {
         self.browser_session(id, false).await.0
     }
 
-    /// Opens a browser in which this person is signed in, perhaps for longer than the browser is open; also
-    /// returns the session.
+    /// Returns a browser in which this user is signed in, and the session. With `remember_me` the session
+    /// outlives the browser.
     pub async fn browser_session(&self, id: UserId, remember_me: bool) -> (Browser, SessionId) {
         let now = self.clock.now();
         let session_id = SessionId::new(now, &self.app.random);

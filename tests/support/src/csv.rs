@@ -1,11 +1,12 @@
-//! Reads CSV by RFC 4180, to compare files with the expected content.
+//! Reads CSV by RFC 4180, so that tests can compare files with the expected content.
 
 use std::collections::BTreeMap;
 
-/// A line of a file by the names of its columns.
+/// The cells of a line, by the names of their columns.
 pub type Row = BTreeMap<String, String>;
 
-/// Returns the lines of a file after its header. Every line has as many cells as the header and ends with CRLF.
+/// Returns the lines of a file after its header. Asserts that each has as many cells as the header and ends
+/// with CRLF.
 pub fn rows(text: &str) -> Vec<Row> {
     let mut lines = lines(text).into_iter();
     let names = lines.next().expect("a file has a line of names");

@@ -20,11 +20,11 @@ pub enum Database {
     Postgres,
 }
 
-/// A fresh database.
+/// A new database.
 pub struct Fresh {
-    /// The kind, for failure messages.
+    /// The name of the kind, for failure messages.
     pub backend: &'static str,
-    /// Its URL; none on SQLite, where the database is a file of the data folder.
+    /// The URL of the database. `None` for SQLite, whose database is a file in the data folder.
     pub url: Option<String>,
 }
 
@@ -38,12 +38,12 @@ impl Database {
         }
     }
 
-    /// Runs a test in a world on a fresh database, with configuration: pairs of environment variables.
+    /// Runs a test in a world with a new database. The settings are pairs of environment variables.
     pub fn run(self, settings: &[(&str, &str)], test: impl AsyncFnOnce(World)) {
         self.run_boxed(settings, Box::new(|world| Box::pin(test(world))));
     }
 
-    /// Compiled once, and not for each test.
+    /// Not generic, so that it is compiled only once.
     fn run_boxed(self, settings: &[(&str, &str)], test: Box<Test<'_>>) {
         self.block_on(async {
             let world = self.world(settings).await;
@@ -51,23 +51,23 @@ impl Database {
         });
     }
 
-    /// Runs a test that makes its databases itself, one after the other.
+    /// Runs a test that creates its databases itself, one after the other.
     pub fn block_on(self, test: impl Future<Output = ()>) {
         if self.is_available() {
             runtime().block_on(Box::pin(test) as Pin<Box<dyn Future<Output = ()> + '_>>);
         }
     }
 
-    /// Makes a world on a fresh database.
+    /// Creates a world with a new database.
     ///
     /// # Panics
-    /// If the database isn't available.
+    /// Panics if the database isn't available.
     pub async fn world(self, settings: &[(&str, &str)]) -> World {
         let Fresh { backend, url } = self.fresh().await;
         World::new(backend, url, settings).await
     }
 
-    /// Returns this number on SQLite, and the other one on PostgreSQL, where calls take longer.
+    /// Returns the first number for SQLite, and the second for PostgreSQL, where calls take longer.
     pub const fn choose(self, on_sqlite: u64, on_postgres: u64) -> u64 {
         match self {
             Self::Sqlite => on_sqlite,
@@ -75,8 +75,8 @@ impl Database {
         }
     }
 
-    /// Runs a test with the URL of a fresh database without any schema, and a folder. SQLite has no URL: the
-    /// database is a file of the folder.
+    /// Runs a test with the URL of a new database without a schema, and with a folder. For SQLite the URL is
+    /// `None`, because the database is a file in the folder.
     pub fn run_empty(self, test: impl FnOnce(Option<&str>, &Folder)) {
         if !self.is_available() {
             return;
@@ -88,7 +88,8 @@ impl Database {
         test(url.as_deref(), &Folder::new());
     }
 
-    /// Like [`Self::run_empty`], with the current schema in the database: for tests of servers as processes.
+    /// Like [`Self::run_empty`], with the current schema in the database. For tests that run servers as
+    /// processes.
     pub fn run_processes(self, test: impl FnOnce(Option<&str>, &Folder)) {
         if !self.is_available() {
             return;
@@ -101,8 +102,8 @@ impl Database {
         test(url.as_deref(), &folder);
     }
 
-    /// Returns `false` if the test can't run on this database: PostgreSQL isn't installed, or every database of this run is
-    /// behind a pooler, which SQLite can't be.
+    /// Returns `false` if the test can't run on this database, because PostgreSQL isn't installed, or because
+    /// every database of this run is behind a pooler, which SQLite doesn't support.
     pub fn is_available(self) -> bool {
         match self {
             Self::Sqlite => through_poolers().is_none(),
@@ -110,10 +111,10 @@ impl Database {
         }
     }
 
-    /// Makes a fresh database with the current schema.
+    /// Creates a new database with the current schema.
     ///
     /// # Panics
-    /// If the database isn't available.
+    /// Panics if the database isn't available.
     pub async fn fresh(self) -> Fresh {
         let url = match self {
             Self::Sqlite => None,
@@ -123,8 +124,8 @@ impl Database {
     }
 }
 
-/// Puts a SQLite database with the current schema into a data folder, unless it has one: a copy takes a fraction of the time
-/// of all migrations.
+/// Copies a SQLite database with the current schema into a data folder, unless the folder already has a
+/// database. A copy takes a fraction of the time that all migrations take.
 pub fn copy_template(data_dir: &Path) {
     let database = data_dir.join("tollkeeper.db");
     if !database.exists() {
@@ -134,11 +135,11 @@ pub fn copy_template(data_dir: &Path) {
     }
 }
 
-/// Returns the bytes of a SQLite database with the current schema.
+/// Returns the content of a SQLite database file with the current schema.
 fn template() -> &'static [u8] {
     static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
-        // Tests call this inside of their runtimes, which can't run another one on their threads.
+        // Tests call this inside a runtime, and a thread of a runtime can't run another one.
         std::thread::spawn(migrated_file).join().unwrap()
     })
 }
@@ -150,7 +151,7 @@ fn migrated_file() -> Vec<u8> {
         let db = Db::open(&Settings::Sqlite { path: path.clone() }).unwrap();
         db.migrate().await.unwrap();
     });
-    // Moves the rest of the write-ahead log into the database's file.
+    // Moves the rest of the write-ahead log into the database file.
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(connection);

@@ -1,5 +1,5 @@
-//! The error codes that the OpenAPI document names for each operation. Every answer of every test is held
-//! against them.
+//! The error codes that the OpenAPI document lists for each operation. Every response of every test is
+//! compared with them.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use tollkeeper::api::openapi::{self, CODES_OF_ANY_REQUEST};
 use tollkeeper::api::routes;
 
-/// An operation with its possible answers.
+/// An operation with its documented responses.
 struct Operation {
     method: Method,
     path: Vec<String>,
@@ -17,8 +17,8 @@ struct Operation {
     statuses: BTreeSet<String>,
 }
 
-/// Returns the OpenAPI document of a server with the default addresses. It is made once, because that takes long
-/// without optimization.
+/// Returns the OpenAPI document of a server with the default addresses. The document is generated only once,
+/// because that takes a long time in a build without optimization.
 pub fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT
@@ -60,7 +60,7 @@ impl Operation {
     }
 }
 
-/// Asserts that an error of an operation is documented: its code, or the status of a page.
+/// Asserts that the error of an operation is documented: its code, or its status if the response is a page.
 pub fn check(method: &Method, path: &str, status: u16, text: &str) {
     let path = path.split('?').next().unwrap();
     let method = if method == Method::HEAD { &Method::GET } else { method };
@@ -72,7 +72,7 @@ pub fn check(method: &Method, path: &str, status: u16, text: &str) {
         Some(code) => {
             assert!(operation.codes.contains(code), "{method} {path} answers {code}, which isn't documented");
         }
-        // A page: no such path, or not with this method.
+        // An error page for an unknown path, or for a method that the path doesn't have.
         None if [404, 405].contains(&status) => {}
         None => {
             let status = status.to_string();

@@ -1,4 +1,4 @@
-//! Calls in process: a request builder and the answer.
+//! Requests to a server in this process: a request builder, and the response.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use tollkeeper::web::reply::Body;
 
 use super::documented;
 
-/// A request being built.
+/// A request builder.
 pub struct Call {
     entrance: Dispatcher,
     request: http::request::Builder,
@@ -18,7 +18,7 @@ pub struct Call {
     peer: IpAddr,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -41,7 +41,7 @@ impl Call {
         self
     }
 
-    /// A header that need not be text.
+    /// Adds a header whose value may be any bytes.
     pub fn bytes(mut self, name: &str, value: &[u8]) -> Self {
         self.request = self.request.header(name, value);
         self
@@ -56,7 +56,7 @@ impl Call {
         self.header(header::CONTENT_TYPE.as_str(), "application/json").raw(body.to_string().into_bytes())
     }
 
-    /// Adds fields as a browser sends those of an HTML form.
+    /// Sets the body to these fields, encoded as a browser encodes an HTML form.
     pub fn form(self, fields: &[(&str, &str)]) -> Self {
         let encode = |text| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC);
         let pairs: Vec<_> =
@@ -69,7 +69,7 @@ impl Call {
         self
     }
 
-    /// Sends it and returns the answer, whose error must be a documented one.
+    /// Sends the request and returns the response. Asserts that an error is documented.
     pub async fn send(self) -> Answer {
         let (method, path) = (self.request.method_ref().cloned(), self.request.uri_ref().cloned());
         let (parts, body) = self.open().await.into_parts();
@@ -81,13 +81,13 @@ impl Call {
         Answer { status, headers: parts.headers, text }
     }
 
-    /// Sends it and returns the answer, whose body isn't read yet.
+    /// Sends the request and returns the response with an unread body.
     pub async fn open(self) -> Response<Body> {
         let request = self.request.body(Body::from(self.body)).unwrap();
         self.entrance.answer(request, self.peer).await
     }
 
-    /// Sends it and returns the envelope's `data`; anything but success fails the test.
+    /// Sends the request and returns the `data` of the envelope. Fails the test unless the request succeeds.
     pub async fn data(self) -> Value {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -97,14 +97,14 @@ impl Call {
         body["data"].take()
     }
 
-    /// Sends it and returns the bare body; anything but success fails the test.
+    /// Sends the request and returns the whole body. Fails the test unless the request succeeds.
     pub async fn bare(self) -> Value {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.json()
     }
 
-    /// Sends it and returns status and `error.code`; success fails the test.
+    /// Sends the request and returns the status and `error.code`. Fails the test if the request succeeds.
     pub async fn refused(self) -> (u16, String) {
         let answer = self.send().await;
         assert_ne!(answer.status, 200, "{}", answer.text);
@@ -117,12 +117,12 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// `error.code`.
+    /// Returns `error.code`.
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// `error.details` as `param code` lines.
+    /// Returns each entry of `error.details` as `param code`.
     pub fn details(&self) -> Vec<String> {
         let body = self.json();
         let details = body["error"]["details"].as_array().cloned().unwrap_or_default();

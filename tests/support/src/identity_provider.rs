@@ -1,4 +1,4 @@
-//! Identity providers: our own, which claims and signs anything that a test wants, and a real one.
+//! Identity providers: a fake one, which signs any claims that a test needs, and a real one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -22,9 +22,9 @@ use super::http::{Answer, Call};
 use super::node;
 use super::world::{Folder, World};
 
-/// The id of our client.
+/// The id of tollkeeper as a client of the provider.
 pub const CLIENT_ID: &str = "tollkeeper";
-/// The secret of our client.
+/// The secret of tollkeeper as a client of the provider.
 pub const CLIENT_SECRET: &str = "a-secret-of-the-client";
 
 /// A key that signs tokens.
@@ -55,7 +55,7 @@ impl SigningKey {
     }
 }
 
-/// The answer to requests for a path.
+/// The response to requests for a path.
 #[derive(Clone)]
 pub struct Reply {
     pub status: u16,
@@ -71,7 +71,7 @@ impl Reply {
     }
 }
 
-/// A provider of our own.
+/// A fake identity provider.
 pub struct IdentityProvider {
     pub issuer: String,
     pub key: SigningKey,
@@ -99,7 +99,7 @@ impl IdentityProvider {
         provider
     }
 
-    /// Returns the metadata of a good provider.
+    /// Returns the metadata of a correct provider.
     pub fn metadata(&self) -> Value {
         let at = |path: &str| format!("{}{path}", self.issuer);
         json!({
@@ -122,13 +122,13 @@ impl IdentityProvider {
         self.set("/keys", Reply::json(&json!({ "keys": keys })));
     }
 
-    /// Sets the ID token that every code gives.
+    /// Sets the ID token that is returned for every code.
     pub fn set_token(&self, token: &str) {
         let body = json!({"access_token": "x", "token_type": "Bearer", "id_token": token});
         self.set("/token", Reply::json(&body));
     }
 
-    /// Sets the ID token that a code gives.
+    /// Sets the ID token that is returned for one code.
     pub fn set_token_of(&self, code: &str, token: &str) {
         let body = json!({"access_token": "x", "token_type": "Bearer", "id_token": token});
         self.set(&format!("/token code={code}"), Reply::json(&body));
@@ -140,7 +140,7 @@ impl IdentityProvider {
         requests.iter().filter(|text| text.split(' ').nth(1) == Some(path)).cloned().collect()
     }
 
-    /// Returns the claims of a good token in answer to a request, with these changes; null removes a claim.
+    /// Returns the claims of a valid token, changed as given. Null removes a claim.
     pub fn claims(&self, world: &World, nonce: &str, changes: &Value) -> Value {
         let now = world.clock.now().unix_seconds();
         let mut claims = json!({"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 300, "nonce": nonce, "sub": "1"});
@@ -157,14 +157,14 @@ impl IdentityProvider {
         self.key.sign(&json!({"alg": "ES256", "kid": self.key.kid}), claims)
     }
 
-    /// Signs on a person for whom the provider sends these claims; returns the answer to the callback.
+    /// Signs in a user for whom the provider returns these claims, and returns the response to the callback.
     pub async fn sign_on(&self, world: &World, jar: &mut Jar, path: &str, claims: &Value) -> Answer {
         let asked = jar.begin(world, path).await;
         self.set_token(&self.sign(&self.claims(world, &asked["nonce"], claims)));
         jar.get(world, &self.callback(&asked)).await
     }
 
-    /// Returns the path with which a browser comes back.
+    /// Returns the path of the callback, to which the provider redirects the browser.
     pub fn callback(&self, asked: &BTreeMap<String, String>) -> String {
         let path = asked["redirect_uri"].split_once("/console").unwrap().1;
         format!("/console{path}?code=c0de&state={}&iss={}", asked["state"], encode(&self.issuer))
@@ -219,16 +219,16 @@ async fn answer(
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(&reply.body).await
     };
-    // The caller may be gone.
+    // The caller may have disconnected already.
     drop(sent.await);
 }
 
-/// A browser with all of its cookies.
+/// A browser that keeps all cookies.
 #[derive(Clone, Default, Debug)]
 pub struct Jar(pub BTreeMap<String, String>);
 
 impl Jar {
-    /// Returns the cookies as the browser sends them.
+    /// Returns the `Cookie` header that the browser sends.
     pub fn cookies(&self) -> String {
         let cookies: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
         cookies.join("; ")
@@ -249,24 +249,24 @@ impl Jar {
         answer
     }
 
-    /// Opens a page, as a browser that comes from another site does.
+    /// Opens a page from a link on another site.
     pub async fn get(&mut self, world: &World, path: &str) -> Answer {
         let call = world.call(Method::GET, path).header("sec-fetch-site", "cross-site");
         self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
     }
 
-    /// Opens a page by one of our own links.
+    /// Opens a page from a link on a page of this site.
     pub async fn click(&mut self, world: &World, path: &str) -> Answer {
         let call = world.call(Method::GET, path).header("sec-fetch-site", "same-origin");
         self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
     }
 
-    /// Sends a form of a page.
+    /// Submits a form of a page.
     pub async fn post(&mut self, world: &World, path: &str, fields: &[(&str, &str)]) -> Answer {
         self.send(world.call(Method::POST, path).header("sec-fetch-site", "same-origin").form(fields)).await
     }
 
-    /// Begins a sign-on, and returns the parameters of the request to the provider.
+    /// Starts a sign-on, and returns the parameters of the request to the provider.
     pub async fn begin(&mut self, world: &World, path: &str) -> BTreeMap<String, String> {
         let answer = self.click(world, path).await;
         assert_eq!(answer.status, 303, "{path}: {}", answer.text);
@@ -278,7 +278,7 @@ impl Jar {
         self.post(world, "/console/sign-in", &[("email", email), ("password", password)]).await
     }
 
-    /// Returns the name of the person who is signed in, by what they can download; `None` if no one is.
+    /// Returns the data that the signed-in user can download, or `None` if no user is signed in.
     pub async fn who(&mut self, world: &World) -> Option<Value> {
         let answer = self.get(world, "/console/account/data").await;
         (answer.status == 200).then(|| answer.json())
@@ -289,7 +289,7 @@ fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// Returns the parameters of a URL.
+/// Returns the query parameters of a URL.
 pub fn query(url: &str) -> BTreeMap<String, String> {
     let pairs = url.split_once('?').map_or("", |(_, query)| query).split('&');
     let decode = |text: &str| {
@@ -300,7 +300,7 @@ pub fn query(url: &str) -> BTreeMap<String, String> {
 }
 
 impl World {
-    /// Connects an account with a person at the provider `acme`, without a call.
+    /// Connects an account with a subject at the provider `acme`, directly in the database.
     pub async fn connection(&self, user_id: UserId, issuer: &str, subject: &str) -> ConnectionId {
         let now = self.clock.now();
         let id = ConnectionId::new(now, &self.app.random);
@@ -327,7 +327,8 @@ impl ProvidersFile {
         self.0.0.join("providers.toml").to_str().unwrap().to_owned()
     }
 
-    /// Writes the file: for each provider its id, its issuer and more keys; and lets the server read it.
+    /// Writes the file, and makes the server reload it. Each provider is given by its id, its issuer, and
+    /// further lines.
     pub fn write(&self, world: &World, providers: &[(&str, &str, &str)]) {
         let text: String = providers
             .iter()
@@ -343,7 +344,7 @@ impl ProvidersFile {
     }
 }
 
-/// The provider of the npm package `oidc-provider`.
+/// A process with the provider of the npm package `oidc-provider`.
 pub struct RealProvider {
     pub issuer: String,
     address: String,
@@ -352,7 +353,7 @@ pub struct RealProvider {
 }
 
 impl RealProvider {
-    /// Starts it; `None`, with a message, if it is missing.
+    /// Starts the provider. If the package is missing, prints the reason and returns `None`.
     pub fn start(callback: &str) -> Option<Self> {
         let mut command = node::node("oidc-provider", "sign-on with a real provider")?;
         command.arg("tests/sign_on/provider.js").args([callback, CLIENT_ID, CLIENT_SECRET]);
@@ -367,7 +368,8 @@ impl RealProvider {
         Some(Self { issuer, address, process, stdin })
     }
 
-    /// Goes there as a person with these claims, and returns the URL at which the browser comes back.
+    /// Signs in at the provider as a user with these claims, and returns the URL to which the browser is
+    /// redirected.
     pub async fn visit(&self, url: &str, claims: &Value) -> String {
         let hint = URL_SAFE_NO_PAD.encode(claims.to_string());
         let mut url = format!("{url}&login_hint={hint}");

@@ -1,5 +1,5 @@
-//! Support for the tests of whole programs: databases, servers in process and as processes, clients, and fakes of other parties
-//! (Stripe, mail servers, identity providers, inference servers).
+//! Support for tests of whole programs: databases, servers in this process and as separate processes,
+//! clients, and fakes of external systems (Stripe, mail servers, identity providers, inference servers).
 
 pub use database::Database;
 pub use support_macros::{on_each_database, on_postgres, on_sqlite};

@@ -1,4 +1,4 @@
-//! A real llama.cpp with a small model of random weights (`tests/llamacpp`), in its own process.
+//! A real llama.cpp process with a small model of random weights (`tests/llamacpp`).
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::process::{Wire, collect, run_to_end, until};
 use super::python;
 use super::world::Folder;
 
-/// A running llama.cpp.
+/// A running llama.cpp process.
 pub struct LlamaCpp {
     address: SocketAddr,
     process: Child,
@@ -20,14 +20,14 @@ pub struct LlamaCpp {
 }
 
 impl LlamaCpp {
-    /// Makes a model with this many layers, each of which makes it slower, and serves it. Returns `None`, and
-    /// prints the reason, if a package of Python is missing; fails if `TOLLKEEPER_TEST_REQUIRE` asks for
-    /// `llamacpp`.
+    /// Creates a model with this many layers, and serves it. Each layer makes the model slower. If a Python
+    /// package is missing, prints the reason and returns `None`, or fails if `TOLLKEEPER_TEST_REQUIRE`
+    /// contains `llamacpp`.
     pub fn start(layers: u32, what: &str) -> Option<Self> {
         Self::start_with(&[], layers, what)
     }
 
-    /// Like [`start`](Self::start), for embeddings only.
+    /// Like [`start`](Self::start), but serves embeddings only.
     pub fn start_embeddings(what: &str) -> Option<Self> {
         Self::start_with(&["--embeddings"], 1, what)
     }
@@ -65,17 +65,17 @@ impl LlamaCpp {
         format!("http://{}/v1", self.address)
     }
 
-    /// Asks it without the gateway.
+    /// Sends a chat completion request directly to llama.cpp, without the gateway.
     pub fn chat(&self, body: &Value) -> Answer {
         self.ask("/v1/chat/completions", body)
     }
 
-    /// Asks it without the gateway.
+    /// Sends a request directly to llama.cpp, without the gateway.
     pub fn ask(&self, path: &str, body: &Value) -> Answer {
         Wire::new(self.address, "POST", path).json(body).send()
     }
 
-    /// Returns how many tokens it has generated, once it works on nothing.
+    /// Waits until no request is being processed, and returns the number of tokens generated so far.
     pub fn generated(&self) -> i64 {
         assert!(until(|| self.metric("requests_processing") == 0), "it goes on");
         self.metric("tokens_predicted_total")

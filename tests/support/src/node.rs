@@ -1,5 +1,5 @@
-//! External programs for Node: OpenAI's SDK for JavaScript. Tests that need one are skipped with a message
-//! where it is missing.
+//! External programs for Node, such as OpenAI's SDK for JavaScript. Where such a program is missing, the
+//! tests that need it are skipped with a message.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,9 +7,10 @@ use std::process::Command;
 use super::process::run_to_end;
 use super::python::skip_without;
 
-/// Returns a command that starts a Node with this package, without this process's environment, so that no
-/// proxy is used. The package is in the folder of `TOLLKEEPER_TEST_NODE_MODULES`. Returns `None`, and prints
-/// the reason, if it is missing; fails if `TOLLKEEPER_TEST_REQUIRE` asks for `node`.
+/// Returns a command that starts Node with this package. The command doesn't inherit the environment of this
+/// process, so that no proxy is used. The package is looked up in the folder `TOLLKEEPER_TEST_NODE_MODULES`.
+/// If it is missing, prints the reason and returns `None`, or fails if `TOLLKEEPER_TEST_REQUIRE` contains
+/// `node`.
 pub fn node(package: &str, what: &str) -> Option<Command> {
     let modules = std::env::var_os("TOLLKEEPER_TEST_NODE_MODULES").map(PathBuf::from).unwrap_or_default();
     if Command::new("node").arg("--version").output().is_err() {

@@ -1,4 +1,4 @@
-//! A world whose database can be taken away for a while.
+//! A world whose database can be made unavailable for a while.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,16 @@ use super::world::{World, runtime};
 /// The files of a SQLite database.
 const FILES: [&str; 3] = ["tollkeeper.db", "tollkeeper.db-wal", "tollkeeper.db-shm"];
 
-/// A database that can be taken away.
+/// A database that can be made unavailable.
 pub enum Removable {
-    /// SQLite in this folder: its files are moved away.
+    /// A SQLite database in this folder. Its files are renamed.
     Files(PathBuf),
-    /// A separate PostgreSQL: it is stopped.
+    /// A separate PostgreSQL server. It is stopped.
     Server(Box<Cluster>),
 }
 
-/// Runs a test on SQLite, or on a separate PostgreSQL, with configuration: pairs of environment variables.
+/// Runs a test on SQLite, or on a separate PostgreSQL server. The settings are pairs of environment
+/// variables.
 pub fn with_outage(database: Database, settings: &[(&str, &str)], test: impl AsyncFnOnce(World, Removable)) {
     if !database.is_available() {
         return;
@@ -40,7 +41,7 @@ pub fn with_outage(database: Database, settings: &[(&str, &str)], test: impl Asy
 }
 
 impl Removable {
-    /// Takes the database away: every statement fails from now on.
+    /// Makes the database unavailable. Every statement fails from now on.
     pub async fn go(&self, world: &World) {
         match self {
             Self::Files(folder) => {
@@ -54,7 +55,7 @@ impl Removable {
         assert!(world.app.db.ping().await.is_err(), "the database is still there");
     }
 
-    /// Brings the database back, as it was.
+    /// Makes the database available again, with its content unchanged.
     pub async fn come_back(&self, world: &World) {
         match self {
             Self::Files(folder) => {

@@ -1,12 +1,12 @@
-//! A throwaway PostgreSQL for the whole suite.
+//! A temporary PostgreSQL server that all tests of a process share.
 //!
-//! The server lives in a temporary folder, in memory if it has enough room, and listens on a unix socket there.
-//! A small shell script keeps it: it reads commands from a pipe of this process, so when this process ends,
-//! however it ends, the pipe closes, and the script stops the server that it started and removes the folder.
-//! Commits reach the operating system but not the disk: they outlive a stopped server, which the fault tests
-//! rely on.
+//! The server uses a temporary folder, in memory if that has enough room, and listens on a Unix socket in
+//! this folder. A small shell script controls the server and reads commands from a pipe. However this process
+//! ends, the pipe closes. The script then stops the server and removes the folder. Commits reach the
+//! operating system but not the disk. They survive when the server is stopped, which the fault tests rely on.
 //!
-//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows it.
+//! A separate cluster can also listen on a loopback port, use TLS, and be cloned into a standby that follows
+//! it.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -25,21 +25,21 @@ use super::faketime::FakeClock;
 use super::proxy::is_installed;
 use super::world::temporary_folder;
 
-/// The script that keeps a server; its head has its parameters.
+/// The script that controls a server. The comment at its top describes its parameters.
 const KEEPER: &str = include_str!("postgres/keeper.sh");
 
 /// The database that new databases are copied from.
 const TEMPLATE: &str = "tollkeeper_template";
 
-/// The options of a primary with standbys and of a standby.
+/// The options of standbys and of primaries with standbys.
 const REPLICATION_OPTIONS: &str = "-c wal_level=replica -c max_wal_senders=10";
 
 fn listening(port: u16) -> String {
     format!("-c listen_addresses=127.0.0.1 -c port={port}")
 }
 
-/// Returns a port that no other test gets. It is below the ports of clients, of which the system could give one away while a
-/// server is stopped.
+/// Returns a port that no other test gets. It is below the range of client ports, because the system could
+/// assign a client port to another program while the server is stopped.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + u16::try_from(std::process::id() % 200).unwrap() * 100;
@@ -54,19 +54,20 @@ fn free_port() -> u16 {
 /// A running server.
 pub struct Cluster {
     folder: PathBuf,
-    /// Its TCP port besides its socket; 0: none.
+    /// The TCP port, or 0 if the server listens only on its socket.
     port: u16,
-    /// Whether its folder is a separate disk, which only its own processes see.
+    /// Whether the folder is a separate disk that only the processes of this cluster can see.
     hidden: bool,
     keeper: Mutex<Keeper>,
-    /// The pooler in front of every database, if any: see [`through_poolers`].
+    /// The pooler in front of every database, if any (see [`through_poolers`]).
     pooler: OnceLock<Pooler>,
-    /// The statement that copies a database from the template, once that exists. Several are copied at a time.
+    /// The clause that copies a database from the template, once the template exists. Several databases can
+    /// be copied at the same time.
     copy: OnceCell<String>,
-    /// The databases of ended tests. They are dropped before further ones are made: each has some 13 MB, and a
-    /// run makes over a thousand.
+    /// The databases of finished tests. They are dropped before new ones are created, because each uses about
+    /// 13 MB, and a run creates more than a thousand.
     unused: Unused,
-    /// The administrator's connections without a running statement.
+    /// The administrator's connections that run no statement.
     idle: Arc<Mutex<Vec<Client>>>,
 }
 
@@ -85,7 +86,7 @@ impl Drop for TestDatabase {
 }
 
 thread_local! {
-    /// The databases of this thread's test; the harness gives each test its own thread.
+    /// The databases of this thread's test. The test harness runs each test on its own thread.
     static DATABASES: RefCell<Vec<TestDatabase>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -96,7 +97,7 @@ struct Keeper {
 }
 
 impl Cluster {
-    /// The cluster that the tests of this process share. `None` where PostgreSQL isn't installed.
+    /// Returns the cluster that the tests of this process share, or `None` if PostgreSQL isn't installed.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
         SHARED.get_or_init(Self::private).as_ref()
@@ -107,7 +108,7 @@ impl Cluster {
         Self::with(0, "", "", "", None, "")
     }
 
-    /// Starts a separate cluster with fsync.
+    /// Starts a separate cluster that uses fsync.
     pub fn syncing() -> Option<Self> {
         Self::with(0, "-c fsync=on", "", "", None, "")
     }
@@ -124,13 +125,13 @@ impl Cluster {
         Self::with(port, &listening(port), "", "", None, "")
     }
 
-    /// Like [`Self::on_loopback`], with replication for standbys.
+    /// Like [`Self::on_loopback`], with replication to standbys.
     pub fn primary() -> Option<Self> {
         let port = free_port();
         Self::with(port, &format!("{} {REPLICATION_OPTIONS}", listening(port)), "", "", None, "")
     }
 
-    /// Like [`Self::on_loopback`], with TLS by `server.pem` and `server.key` of this folder.
+    /// Like [`Self::on_loopback`], with TLS. Uses `server.pem` and `server.key` in this folder.
     pub fn under_tls(certificates: &Path) -> Option<Self> {
         let port = free_port();
         let options = format!(
@@ -140,13 +141,13 @@ impl Cluster {
         Self::with(port, &options, "", certificates.to_str().unwrap(), None, "")
     }
 
-    /// Starts a cluster on a separate disk of this many MiB; requires `private_mounts`, as root.
+    /// Starts a cluster on a separate disk of this many MiB. Requires root, and `private_mounts`.
     pub fn on_a_small_disk(size_mib: u32) -> Option<Self> {
         let port = free_port();
         Self::with(port, &listening(port), "", "", Some(size_mib), "")
     }
 
-    /// Starts a standby of this cluster, on its own port.
+    /// Starts a standby of this cluster, on another port.
     pub fn standby(&self) -> Self {
         let port = free_port();
         let options = format!("{} {REPLICATION_OPTIONS}", listening(port));
@@ -167,7 +168,7 @@ impl Cluster {
         };
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Short, because a socket's path may only have about a hundred bytes.
+        // The name is short, because the path of a socket is limited to about 100 bytes.
         let name = format!("tollkeeper-pg-{}-{number}", std::process::id());
         let folder = temporary_folder().join(name);
         let disk = disk_mib.map(|size| size.to_string()).unwrap_or_default();
@@ -179,7 +180,7 @@ impl Cluster {
             .args([options, primary, certificates, &disk, through])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A Ctrl-C for the tests must not reach the keeper, which has to clean up.
+            // Ctrl-C in the terminal of the tests must not reach the keeper, which has to clean up.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -195,52 +196,53 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Starts the server again, on the same address.
+    /// Starts the server again, at the same address.
     pub fn start(&self) {
         self.order("start");
     }
 
-    /// Stops the server at once, as a crash would.
+    /// Stops the server immediately, like a crash.
     pub fn stop(&self) {
         self.order("stop");
     }
 
-    /// Kills all of its processes by SIGKILL. Data written to the operating system is there at the next
-    /// start.
+    /// Kills all processes of the server with SIGKILL. Data that was written to the operating system is still
+    /// available at the next start.
     pub fn kill(&self) {
         self.order("murder");
     }
 
-    /// Starts it again if it has stopped.
+    /// Starts the server again if it has stopped.
     pub fn revive(&self) {
         self.order("revive");
     }
 
-    /// Returns its folder as its own processes see it.
+    /// Returns the path of the cluster's folder through `/proc`, where it is visible as to the cluster's own
+    /// processes.
     pub fn disk(&self) -> PathBuf {
         let keeper = self.keeper.lock().unwrap().process.id().to_string();
         Path::new("/proc").join(keeper).join("root").join(self.folder.strip_prefix("/").unwrap())
     }
 
-    /// Makes this stopped cluster a standby of `primary`, without its old data, and starts it.
+    /// Replaces the data of this stopped cluster with a copy of `primary`, and starts it as a standby.
     pub fn follow(&self, primary: &Self) {
         self.order(&format!("follow {}", primary.address()));
         self.start();
     }
 
-    /// Returns the address for its client programs.
+    /// Returns the options with which PostgreSQL's client programs connect to this server.
     fn address(&self) -> String {
         format!("-h {} -p {}", self.folder.display(), if self.port == 0 { 5432 } else { self.port })
     }
 
-    /// The port on the loopback.
+    /// Returns the loopback port. Panics if the server listens on its socket only.
     pub fn port(&self) -> u16 {
         assert_ne!(self.port, 0, "it listens on its socket only");
         self.port
     }
 
-    /// Starts a pooler before it, with at most this many sessions for each database. `None` where PgBouncer
-    /// isn't installed.
+    /// Starts a pooler in front of this server, with at most this many sessions for each database. Returns
+    /// `None` if PgBouncer isn't installed.
     pub fn pooler(&self, pool_mode: &'static str, sessions: u32) -> Option<Pooler> {
         static PORT: AtomicU64 = AtomicU64::new(6432);
         if !is_installed("pgbouncer", "pgbouncer", "PostgreSQL behind a pooler") {
@@ -253,19 +255,19 @@ impl Cluster {
         Some(Pooler { address: format!("{host}:{port}"), pool_mode })
     }
 
-    /// Its socket.
+    /// Returns the path of the server's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(format!(".s.PGSQL.{}", if self.port == 0 { 5432 } else { self.port }))
     }
 
-    /// Sets the allowed connections by lines of `pg_hba.conf`.
+    /// Replaces the allowed connections with these lines of `pg_hba.conf`.
     pub async fn set_allowed_connections(&self, lines: &str) {
         std::fs::write(self.folder.join("data/pg_hba.conf"), format!("local all all trust\n{lines}\n"))
             .unwrap();
         self.admin("SELECT pg_reload_conf()").await;
     }
 
-    /// Makes commits wait for a standby; returns when a standby has received everything.
+    /// Makes commits wait for a standby. Returns when a standby has caught up.
     pub async fn wait_for_a_standby(&self) {
         self.admin("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         self.admin("SELECT pg_reload_conf()").await;
@@ -280,7 +282,7 @@ impl Cluster {
         panic!("no standby follows");
     }
 
-    /// Returns a number from the database `postgres`.
+    /// Returns the number that a query on the database `postgres` selects.
     pub async fn ask(&self, question: &str) -> i64 {
         let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.unwrap();
         let connection = tokio::spawn(connection);
@@ -290,14 +292,14 @@ impl Cluster {
         number
     }
 
-    /// The URL of a fresh database with the current schema.
+    /// Creates a database with the current schema, and returns its URL.
     pub async fn new_database(&self) -> String {
         let copy = self.copy.get_or_init(|| self.make_template()).await;
         self.create(copy).await
     }
 
-    /// Makes the template; returns the way to copy it. Copies of files take less time than copies through the
-    /// log, which are the default of PostgreSQL 15 and later.
+    /// Creates the template database, and returns the clause that copies it. Copying files is faster than
+    /// copying through the write-ahead log, the default since PostgreSQL 15.
     async fn make_template(&self) -> String {
         self.admin(&format!("CREATE DATABASE {TEMPLATE}")).await;
         let db = Db::open(&Settings::Postgres { url: self.url(TEMPLATE) }).unwrap();
@@ -307,7 +309,7 @@ impl Cluster {
         format!("TEMPLATE {TEMPLATE}{strategy}")
     }
 
-    /// The URL of a fresh database without any schema.
+    /// Creates a database without a schema, and returns its URL.
     pub async fn empty_database(&self) -> String {
         self.create("").await
     }
@@ -315,7 +317,7 @@ impl Cluster {
     async fn create(&self, from: &str) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        // Two at a time: tests that wait for their own database don't wait for all others.
+        // Drops only two, so that a test that waits for its database doesn't wait for all of them.
         for _ in 0..2 {
             let unused = self.unused.lock().unwrap().pop();
             let Some(database) = unused else { break };
@@ -354,8 +356,8 @@ impl Cluster {
     }
 }
 
-/// Runs the administrators' connections, which outlive the runtimes of tests: a new one for each statement would cost as much as
-/// most statements.
+/// Returns the runtime of the administrator's connections. They outlive the runtimes of the tests, because a
+/// new connection costs as much as most statements.
 fn administration() -> &'static Runtime {
     static ADMINISTRATION: OnceLock<Runtime> = OnceLock::new();
     ADMINISTRATION.get_or_init(|| {
@@ -363,7 +365,7 @@ fn administration() -> &'static Runtime {
     })
 }
 
-/// Runs a statement on an idle connection, or on a new one if none exists.
+/// Runs a statement on an idle connection, or on a new one if all are busy.
 async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
     let mut attempts = 0;
     loop {
@@ -379,7 +381,8 @@ async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
         let Err(error) = client.batch_execute(statement).await else {
             return idle.lock().unwrap().push(client);
         };
-        // The server was stopped since the last statement, and reports it or is just gone.
+        // The server was stopped after the last statement. The error has a code, or is only a closed
+        // connection.
         if error.code().is_none_or(|code| code.code().starts_with("57P")) {
             continue;
         }
@@ -391,19 +394,19 @@ async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
     }
 }
 
-/// A running PgBouncer. It ends with its cluster.
+/// A running PgBouncer. It ends when its cluster ends.
 pub struct Pooler {
     address: String,
     pool_mode: &'static str,
 }
 
 impl Pooler {
-    /// Returns the URL of the database that `url` names.
+    /// Returns the URL, through the pooler, of the database in `url`.
     pub fn url(&self, url: &str) -> String {
         format!("{}?pool_mode={}", self.plain_url(url), self.pool_mode)
     }
 
-    /// Like [`Self::url`], without the mode: as for other clients of the pooler.
+    /// Like [`Self::url`], without the pool mode, as other clients of the pooler use it.
     pub fn plain_url(&self, url: &str) -> String {
         let (_, database) = url.rsplit_once('/').unwrap();
         format!("postgres://postgres@{}/{database}", self.address)
@@ -419,8 +422,8 @@ impl Drop for Cluster {
     }
 }
 
-/// The sessions for each database of a pooler that shares them by transaction, if `TOLLKEEPER_TEST_POOLER`
-/// asks for one before every database: then stories run on PostgreSQL only.
+/// Returns the number of sessions for each database if `TOLLKEEPER_TEST_POOLER` puts a pooler in front of
+/// every database. The pooler shares sessions by transaction, and tests run on PostgreSQL only.
 pub fn through_poolers() -> Option<u32> {
     std::env::var("TOLLKEEPER_TEST_POOLER").ok().map(|sessions| sessions.parse().unwrap())
 }
@@ -431,9 +434,9 @@ fn expect_done(answers: &mut BufReader<ChildStdout>, what: &str) {
     assert_eq!(line.trim(), "done", "PostgreSQL: {what}");
 }
 
-/// Returns the folder of initdb and postgres: from PATH, or the newest installed by Debian or a derivative.
-/// `TOLLKEEPER_TEST_POSTGRES=none` disables it, where SQLite suffices: `tests/mutants/run` runs tests once
-/// for each mutant.
+/// Returns the folder with `initdb` and `postgres`: from PATH, or of the newest version that Debian or a
+/// derivative has installed. `TOLLKEEPER_TEST_POSTGRES=none` disables PostgreSQL where SQLite is enough.
+/// `tests/mutants/run` uses this, because it runs the tests once for each mutant.
 pub fn binaries() -> Option<PathBuf> {
     if std::env::var_os("TOLLKEEPER_TEST_POSTGRES").is_some_and(|word| word == "none") {
         return None;
@@ -441,7 +444,7 @@ pub fn binaries() -> Option<PathBuf> {
     let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(folder) = std::env::split_paths(&path).find(complete) {
-        // A link elsewhere would hide the files next to the binaries.
+        // If the binary is a symbolic link, the files that PostgreSQL needs are next to the target.
         let real = folder.join("postgres").canonicalize().ok()?;
         return real.parent().map(Path::to_owned);
     }
@@ -465,7 +468,7 @@ fn skipped() {
     );
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
-        // Not `eprintln!`, which the test harness would swallow.
+        // `eprintln!` would be captured by the test harness.
         let _ = writeln!(
             std::io::stderr(),
             "\nPostgreSQL tests are SKIPPED: no initdb and postgres in PATH or /usr/lib/postgresql. \

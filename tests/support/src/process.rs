@@ -1,4 +1,4 @@
-//! The binary as a process, and calls to it over TCP.
+//! The binary as a process, and requests to it over TCP.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ use tollkeeper::db::{Db, Settings, sql};
 use super::http::Answer;
 use super::world::{ALLOW_FSYNC_OFF, CREDIT_LIMIT, FIRST_CREDIT, PASSWORD, mailed_token, runtime};
 
-/// Returns the program under test: cargo names it; where a test binary is started without cargo, it is in the folder above.
+/// Returns the path of the program under test, which cargo sets. Otherwise it is in the parent folder.
 pub fn binary() -> PathBuf {
     std::env::var_os("CARGO_BIN_EXE_tollkeeper").map_or_else(
         || std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("tollkeeper"),
@@ -27,13 +27,13 @@ pub fn binary() -> PathBuf {
     )
 }
 
-/// The longest wait for a process; only a hang reaches it.
+/// The maximum wait for a process. Only a process that hangs reaches it.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The public URL of every server of these tests: tokens contain it, and ports change.
+/// The public URL of every server in these tests. Tokens contain it, so it must not depend on the port.
 pub const PUBLIC_URL: &str = "http://tollkeeper.test";
 
-/// The folder and the environment for a start of the binary.
+/// The folder and the environment in which the binary is started.
 #[derive(Clone)]
 pub struct Start {
     folder: PathBuf,
@@ -43,7 +43,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Uses `data` in `folder` as the data folder, and nothing of this process's environment.
+    /// Uses `data` in `folder` as the data folder, and inherits no environment variables.
     pub fn new(folder: &Path) -> Self {
         let start = Self {
             folder: folder.to_owned(),
@@ -63,7 +63,7 @@ impl Start {
         self.set_bytes(name.as_bytes(), value.as_bytes())
     }
 
-    /// Names and values of the environment need not be text.
+    /// Sets a variable whose name and value may be any bytes.
     pub fn set_bytes(mut self, name: &[u8], value: &[u8]) -> Self {
         let (name, value) = (OsStr::from_bytes(name), OsStr::from_bytes(value));
         self.environment.retain(|(other, _)| other != name);
@@ -83,7 +83,7 @@ impl Start {
         self
     }
 
-    /// Starts the binary by a program that executes it.
+    /// Starts the binary through a wrapper program that executes it.
     pub fn through(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -99,13 +99,13 @@ impl Start {
         self.folder.join("data")
     }
 
-    /// Returns its configuration, for a server in this process.
+    /// Returns the configuration, for a server in this process.
     pub fn config(&self) -> Config {
         let text = |word: &OsString| word.to_str().unwrap().to_owned();
         Config::load(None, self.environment.iter().map(|(name, value)| (text(name), text(value)))).unwrap()
     }
 
-    /// Returns the settings of its database.
+    /// Returns the settings of the database.
     pub fn database_settings(&self) -> Settings {
         let url = self.environment.iter().find(|(name, _)| name == "TOLLKEEPER_DATABASE_URL");
         match url {
@@ -114,8 +114,8 @@ impl Start {
         }
     }
 
-    /// Waits until a server has stored that it has run at this time or later. Only then does its uptime begin, so
-    /// only then can a test move the beginning to the past.
+    /// Waits until a server has recorded that it was running at this time or later. The server's uptime
+    /// begins then, and a test can move the beginning to the past only after that.
     pub fn wait_until_seen(&self, time: Time) {
         let db = Db::open(&self.database_settings()).unwrap();
         let is_seen = async || {
@@ -126,7 +126,7 @@ impl Start {
         assert!(until(|| runtime().block_on(is_seen())), "no server has stored a time from {time} on");
     }
 
-    /// Runs a command to its end.
+    /// Runs a command until it exits.
     pub fn command(&self, arguments: &[&str]) -> ProcessResult {
         run_to_end(self.prepared(arguments))
     }
@@ -138,7 +138,7 @@ impl Start {
         server
     }
 
-    /// Starts the server and waits until it listens; its database may not be there.
+    /// Starts the server and waits until it listens. The database may be unavailable.
     pub fn listening(&self) -> Server {
         for _ in 0..10 {
             let mut server = self.launch();
@@ -148,7 +148,7 @@ impl Start {
                 return server;
             }
             let ended = server.wait();
-            // Another program took the port between our check and its use.
+            // Another program took the port after we had found it free.
             assert!(ended.log.contains("can't listen on"), "it ended with {:?}:\n{}", ended.code, ended.log);
         }
         panic!("no free port");
@@ -170,7 +170,7 @@ impl Start {
         Server { child, log, public, service, data_dir: self.data_dir(), service_token }
     }
 
-    /// Runs a start of the server that must fail.
+    /// Starts the server, which must fail to start.
     pub fn refused(&self) -> ProcessResult {
         self.launch().wait()
     }
@@ -180,14 +180,14 @@ impl Start {
         let mut words = self.wrapper.iter().map(String::as_str).chain([binary]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(arguments).env_clear().current_dir(&self.folder);
-        // The coverage of processes counts too (tests/coverage).
+        // The coverage of child processes is measured too (tests/coverage).
         command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }
 
-/// Runs a program to its end, without input.
+/// Runs a program until it exits, without input.
 pub fn run_to_end(mut command: Command) -> ProcessResult {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -197,24 +197,24 @@ pub fn run_to_end(mut command: Command) -> ProcessResult {
     ProcessResult { code, stdout: stdout.join(), log: stderr.join() }
 }
 
-/// The result of an ended process.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct ProcessResult {
-    /// `None`: by a signal.
+    /// The exit code, or `None` if a signal ended the process.
     pub code: Option<i32>,
     pub stdout: String,
-    /// Its output to stderr.
+    /// The output to stderr.
     pub log: String,
 }
 
-/// A running server. It is killed when this is dropped.
+/// A running server. It is killed when this value is dropped.
 pub struct Server {
     child: Child,
     log: CollectedOutput,
     pub public: SocketAddr,
     pub service: SocketAddr,
     pub data_dir: PathBuf,
-    /// The configured one; `None`: it is in the data folder.
+    /// The configured token, or `None` if the token is in a file of the data folder.
     service_token: Option<String>,
 }
 
@@ -224,7 +224,7 @@ impl Server {
         assert!(until(ready), "not ready:\n{}", self.log());
     }
 
-    /// Returns a metric's value; `None` while it isn't reported.
+    /// Returns the value of a metric, or `None` if it isn't reported yet.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let text = Wire::new(self.service, "GET", "/metrics").bearer(&self.service_token()).send().text;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -237,7 +237,7 @@ impl Server {
         assert!(until(|| self.metric(&runs).is_some_and(|runs| runs > 0.0)), "{}", self.log());
     }
 
-    /// Returns its output to stderr so far.
+    /// Returns the output to stderr so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
@@ -255,19 +255,19 @@ impl Server {
         terminate(&self.child);
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits until the process has ended.
     pub fn stop(self) -> ProcessResult {
         self.terminate();
         self.wait()
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the process, like a crash.
     pub fn kill(mut self) -> ProcessResult {
         self.child.kill().unwrap();
         self.wait()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub fn wait(mut self) -> ProcessResult {
         let code = wait(&mut self.child);
         ProcessResult { code, stdout: String::new(), log: self.log.join() }
@@ -285,7 +285,7 @@ impl Server {
         Wire::new(self.public, "POST", path).json(body)
     }
 
-    /// Builds a call of the service listener with its token.
+    /// Builds a POST request to the service listener, with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Wire {
         Wire::new(self.service, "POST", path).bearer(&self.service_token()).json(body)
     }
@@ -297,7 +297,7 @@ impl Server {
         std::fs::read_to_string(self.data_dir.join("service.token")).unwrap().trim().to_owned()
     }
 
-    /// Registers, verifies by the token in the mail, and logs in.
+    /// Registers an account, verifies it with the token from the e-mail, and logs in.
     pub fn sign_up(&self, name: &str) -> Account {
         let email = format!("{name}@example.com");
         let body = json!({"email": email, "password": PASSWORD, "username": name});
@@ -327,7 +327,7 @@ impl Server {
         Place { project_path, key_id: text(&key, "id"), key: text(&key, "key") }
     }
 
-    /// Reports one event and returns its result's status.
+    /// Reports one event and returns the status of its result.
     pub fn report(&self, place: &Place, event: &str) -> String {
         let answer = self.ask("/service/v1/usage", &usage_event(place, event)).bare();
         answer["results"][0]["status"].as_str().unwrap().to_owned()
@@ -340,7 +340,7 @@ impl Server {
     }
 }
 
-/// Returns a batch of one event at the creation time of the key, with the same content each time.
+/// Returns a batch with one event at the creation time of the key, with the same content each time.
 pub fn usage_event(place: &Place, id: &str) -> Value {
     let time = tollkeeper::ids::ApiKeyId::parse(&place.key_id).unwrap().created_at().to_string();
     json!({"events": [{"id": id, "source": "test", "time": time, "api_key_id": place.key_id,
@@ -402,17 +402,17 @@ impl Wire {
         self.header("content-length", &body.len().to_string())
     }
 
-    /// Sends it; returns `Err` when no server listens or it closes the connection.
+    /// Sends the request. Returns an error if no server listens or the connection is closed.
     pub fn try_send(&self) -> std::io::Result<Answer> {
         read_answer(&mut self.try_open()?, !self.head.starts_with("HEAD "))
     }
 
-    /// Sends it, but doesn't wait for the answer.
+    /// Sends the request without waiting for the response.
     pub fn open(&self) -> BufReader<TcpStream> {
         self.try_open().unwrap()
     }
 
-    /// Sends it, but doesn't wait for the answer; returns `Err` when no server listens.
+    /// Sends the request without waiting for the response. Returns an error if no server listens.
     pub fn try_open(&self) -> std::io::Result<BufReader<TcpStream>> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{}\r\n", self.head).as_bytes())?;
@@ -424,21 +424,21 @@ impl Wire {
         self.try_send().unwrap_or_else(|error| panic!("{}: {error}", self.head))
     }
 
-    /// Sends it and takes the envelope's `data`; anything but success fails the test.
+    /// Sends the request and returns the `data` of the envelope. Fails the test unless the request succeeds.
     pub fn data(&self) -> Value {
         let mut body = self.bare();
         assert_eq!(body["status_message"], "SUCCESS");
         body["data"].take()
     }
 
-    /// Sends it and takes the bare body; anything but success fails the test.
+    /// Sends the request and returns the whole body. Fails the test unless the request succeeds.
     pub fn bare(&self) -> Value {
         let answer = self.send();
         assert_eq!(answer.status, 200, "{}\n{}", self.head, answer.text);
         answer.json()
     }
 
-    /// Sends the head only, and waits until the handler asks for the body.
+    /// Sends the head only, and waits until the handler requests the body.
     pub fn begin(&self) -> InFlight {
         let mut stream = self.connect().unwrap();
         stream.write_all(format!("{}expect: 100-continue\r\n\r\n", self.head).as_bytes()).unwrap();
@@ -470,7 +470,7 @@ impl InFlight {
         read_answer(&mut self.stream, true).unwrap()
     }
 
-    /// Sends the body too, but doesn't wait for the answer.
+    /// Sends the body too, but doesn't wait for the response.
     pub fn hang_up(mut self) {
         self.send_body();
     }
@@ -480,7 +480,7 @@ impl InFlight {
     }
 }
 
-/// Reads the next answer.
+/// Reads the next response.
 pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::io::Result<Answer> {
     let cut = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let mut line = String::new();
@@ -507,7 +507,7 @@ pub fn read_answer(stream: &mut BufReader<TcpStream>, with_body: bool) -> std::i
     Ok(Answer { status, headers, text: String::from_utf8(body).unwrap() })
 }
 
-/// Reads a body of chunks without trailers.
+/// Reads a chunked body without trailers.
 fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -516,7 +516,7 @@ fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
         let length = usize::from_str_radix(line.trim_end(), 16)
             .map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
         let start = body.len();
-        // Each chunk ends with a line break, and so does the last, which is empty.
+        // Each chunk ends with a line break, including the last one, which is empty.
         body.resize(start + length + 2, 0);
         stream.read_exact(&mut body[start..])?;
         body.truncate(start + length);
@@ -526,7 +526,7 @@ fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Waits for a condition; returns whether it became true before the timeout.
+/// Waits for a condition. Returns whether the condition became true before the timeout.
 pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < PROCESS_TIMEOUT {
@@ -538,12 +538,12 @@ pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Prints that something wasn't tested. Not by `eprintln!`, which the test harness would capture.
+/// Prints that something wasn't tested. Doesn't use `eprintln!`, which the test harness would capture.
 pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}: {why}\n");
 }
 
-/// Returns two addresses without a listener right now.
+/// Returns two addresses at which nothing listens at the moment.
 pub fn free_addresses() -> (SocketAddr, SocketAddr) {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (one, other) = (bind(), bind());
@@ -556,7 +556,7 @@ pub fn terminate(child: &Child) {
     assert!(Command::new("sh").args(["-c", &order]).status().unwrap().success());
 }
 
-/// Waits until a process has ended; returns its exit code, unless a signal ended it.
+/// Waits until a process has ended. Returns its exit code, or `None` if a signal ended it.
 pub fn wait(child: &mut Child) -> Option<i32> {
     let mut status = None;
     let ended = until(|| {
@@ -570,7 +570,7 @@ pub fn wait(child: &mut Child) -> Option<i32> {
     status.unwrap().code()
 }
 
-/// The output of a process, read by a thread so that it never blocks.
+/// The output of a process. A thread reads it so that the process is never blocked.
 pub struct CollectedOutput {
     text: Arc<Mutex<String>>,
     thread: JoinHandle<()>,
@@ -581,7 +581,7 @@ impl CollectedOutput {
         self.text.lock().unwrap().clone()
     }
 
-    /// Returns all of it, once the process has ended.
+    /// Returns the whole output, once the process has ended.
     pub fn join(&self) -> String {
         assert!(until(|| self.thread.is_finished()), "another process holds the pipe:\n{}", self.text());
         self.text()

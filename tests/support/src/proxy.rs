@@ -1,4 +1,4 @@
-//! Reverse proxies in front of a small server that records what reaches it.
+//! Reverse proxies in front of a small server that records the requests that reach it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use super::process::{CollectedOutput, collect, terminate, until, wait};
 use super::python::skip_without;
 
-/// Returns whether this program of a Debian package is installed; prints a reason if not, and fails if
-/// `TOLLKEEPER_TEST_REQUIRE` asks for it.
+/// Returns whether this program of a Debian package is installed. If not, prints the reason, and fails if
+/// `TOLLKEEPER_TEST_REQUIRE` contains the name of the program.
 pub fn is_installed(program: &str, package: &str, what: &str) -> bool {
     let mut probe = Command::new(program);
     let version = match program {
@@ -26,20 +26,20 @@ pub fn is_installed(program: &str, package: &str, what: &str) -> bool {
     here
 }
 
-/// A running proxy. It is ended, with its workers, when this is dropped.
+/// A running proxy. It is ended, together with its workers, when this value is dropped.
 pub struct Proxy {
     child: Child,
     log: CollectedOutput,
 }
 
 impl Proxy {
-    /// Starts an nginx with these servers, which reads no configuration of the machine.
+    /// Starts nginx with these servers. It reads none of the machine's configuration files.
     pub fn nginx(folder: &Path, servers: &str, address: SocketAddr) -> Self {
         let path = folder.display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("  {name}_temp_path {path}/nginx-{name};\n"))
             .concat();
-        // Only root can choose another user, and must, because its workers face the clients.
+        // The workers, which talk to clients, must not run as root. Only root can choose another user.
         let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
         let user = if is_root { "user nobody nogroup;\n" } else { "" };
         let whole = format!(
@@ -53,10 +53,10 @@ impl Proxy {
         Self::start(command, folder, address)
     }
 
-    /// Starts it and waits until it listens at `address`, which its configuration names.
+    /// Starts the proxy and waits until it listens at `address`, which its configuration contains.
     pub fn start(mut command: Command, folder: &Path, address: SocketAddr) -> Self {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        // Caddy keeps its state below these.
+        // Caddy keeps its state below these folders.
         for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
             command.env(name, folder);
         }
@@ -73,7 +73,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Terminated and not killed, because nginx then ends its workers.
+        // The proxy is terminated rather than killed, because then nginx ends its workers.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             terminate(&self.child);
             wait(&mut self.child);
@@ -85,46 +85,46 @@ impl Drop for Proxy {
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedRequest {
     pub line: String,
-    /// Names in lower case, in their order.
+    /// The headers in order, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
 impl ReceivedRequest {
-    /// Returns every value of a header.
+    /// Returns all values of a header.
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
     }
 }
 
-/// The server behind the proxy: answers everything with 200, and records the requests.
+/// The server behind the proxy. It answers every request with 200, and records it.
 pub struct Upstream {
     pub address: SocketAddr,
     reached: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Upstream {
-    /// Its thread ends with the test's process.
+    /// Starts the server. Its thread runs until the test's process ends.
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, reached) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let shared = Arc::clone(&reached);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that disconnects meanwhile has sent no request.
+                // A client that disconnects early has sent no request.
                 let _ = answer(stream, &shared);
             }
         });
         Self { address, reached }
     }
 
-    /// Returns and clears the recorded requests.
+    /// Returns the recorded requests and clears them.
     pub fn take(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.reached.lock().unwrap())
     }
 }
 
-/// Answers one request; `None` when the peer disconnects before it has sent anything.
+/// Answers one request. Returns `None` if the client disconnects before it has sent anything.
 fn answer(stream: TcpStream, reached: &Mutex<Vec<ReceivedRequest>>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut request = ReceivedRequest::default();
@@ -132,7 +132,7 @@ fn answer(stream: TcpStream, reached: &Mutex<Vec<ReceivedRequest>>) -> Option<()
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        // An empty value is still a header.
+        // A header may have an empty value.
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }

@@ -14,16 +14,16 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// An answer that never comes.
+/// A placeholder for an answer that is never sent.
 pub const NEVER: &str = "never";
-/// The answer of a receiver that takes everything.
+/// The answer of a receiver that accepts every request.
 pub const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
 /// A request as it was received.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub path: String,
-    /// By lower-case names.
+    /// The headers, by lower-case name.
     pub headers: BTreeMap<String, String>,
     pub body: String,
 }
@@ -33,7 +33,7 @@ impl Received {
         &self.headers["webhook-id"]
     }
 
-    /// The type of the event.
+    /// Returns the type of the event.
     pub fn event(&self) -> String {
         self.json()["type"].as_str().unwrap().to_owned()
     }
@@ -43,7 +43,7 @@ impl Received {
     }
 }
 
-/// A running receiver; it ends with the value.
+/// A running receiver. It stops when this value is dropped.
 pub struct Receiver {
     pub port: u16,
     received: Arc<Mutex<Vec<Received>>>,
@@ -62,7 +62,7 @@ impl Receiver {
         Self::start_with(answer, port, None).await
     }
 
-    /// Starts a receiver for TLS, with `server.pem` and `server.key` of a folder.
+    /// Starts a receiver that uses TLS, with `server.pem` and `server.key` from a folder.
     pub async fn start_with_tls(answer: &'static str, folder: &Path) -> Self {
         let chain = CertificateDer::pem_file_iter(folder.join("server.pem")).unwrap();
         let chain = chain.map(Result::unwrap).collect();
@@ -97,12 +97,12 @@ impl Receiver {
         Self { port, received, answer, task }
     }
 
-    /// The URL of the receiver, without TLS.
+    /// Returns the URL of the receiver, without TLS.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/events", self.port)
     }
 
-    /// Answers later requests with other bytes.
+    /// Sets the answer to later requests.
     pub fn answer(&self, answer: &'static str) {
         *self.answer.lock().unwrap() = answer;
     }
@@ -111,12 +111,12 @@ impl Receiver {
         self.received.lock().unwrap().clone()
     }
 
-    /// Takes the requests received so far.
+    /// Returns the requests received so far and clears them.
     pub fn take(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
-    /// Waits until this many requests have come.
+    /// Waits until this many requests have been received, and returns them.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         for _ in 0..1_200 {
             let received = self.received();
@@ -144,7 +144,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     received.lock().unwrap().push(request);
     let answer = *answer.lock().unwrap();
     if answer == NEVER {
-        // Until the client hangs up.
+        // Waits until the client closes the connection.
         let mut byte = [0];
         stream.read_exact(&mut byte).await.ok();
         return;

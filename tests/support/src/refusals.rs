@@ -1,4 +1,4 @@
-//! A database that refuses the writes to one table.
+//! A database that refuses writes to one table.
 
 use super::books::change;
 use super::world::World;
@@ -24,7 +24,7 @@ pub async fn refuse_writes(world: &World, table: &str) {
     change(world, &trigger).await;
 }
 
-/// Ends [`refuse_writes`].
+/// Undoes [`refuse_writes`].
 pub async fn accept_writes(world: &World, table: &str) {
     if world.backend == "sqlite" {
         for write in ["INSERT", "UPDATE", "DELETE"] {

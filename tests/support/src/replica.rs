@@ -1,4 +1,4 @@
-//! The binary in its own process, for tests that need another environment or a crash.
+//! The binary as a process, for tests that need another environment or a crash.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it on its own ports and waits until it is ready.
+    /// Starts the process on unused ports and waits until it is ready.
     pub async fn start(data_dir: &Path, environment: &[(&str, &str)]) -> Self {
         let ports: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
         let [public, service] = ports.each_ref().map(|port| port.local_addr().unwrap());
@@ -43,7 +43,7 @@ impl Process {
         process
     }
 
-    /// Sends JSON; returns status and body.
+    /// Sends a JSON body. Returns the status and the body of the response.
     pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let (status, body) = self.request("POST", path, &body.to_string()).unwrap();
         (status, serde_json::from_str(&body).unwrap())
@@ -63,12 +63,12 @@ impl Process {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     }
 
-    /// Returns everything that it has logged.
+    /// Returns everything that the process has logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Kills it, as a power failure would.
+    /// Kills the process, like a power failure.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

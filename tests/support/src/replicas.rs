@@ -1,5 +1,5 @@
-//! Several replicas over one database, each a process: they share the database and the keys, on SQLite the
-//! data folder too. Clients use another replica for each request.
+//! Several replicas on one database, each as a process. They share the database and the keys, and on SQLite
+//! also the data folder. Clients send each request to another replica.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::process::{Account, Place, Server, Start, Wire};
 use super::world::{Folder, PASSWORD, mailed_token_in};
 
-/// The configuration of every replica.
+/// The master key and the service token of every replica.
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const SERVICE_TOKEN: &str = "svc_of-all-the-replicas-of-a-test";
 
@@ -36,20 +36,22 @@ impl Replicas {
         Self { starts: starts.collect() }
     }
 
-    /// Sets a setting of all replicas.
+    /// Changes a setting of all replicas.
     pub fn set(self, name: &str, value: &str) -> Self {
         Self { starts: self.starts.into_iter().map(|start| start.set(name, value)).collect() }
     }
 
-    /// Raises the rates by caller and address, because all calls come from one address here. Models accept
-    /// any number of calls.
+    /// Disables the rate limits by caller and by address, because all requests come from one address here.
+    /// Also uses a catalog whose models accept any number of calls, and lets more password hashes wait in the
+    /// queue.
     pub fn generous(self, folder: &Folder) -> Self {
         self.set("TOLLKEEPER_CATALOG_FILE", &generous_catalog(folder))
             .set("TOLLKEEPER_LIMITS__ENABLED", "false")
             .set("TOLLKEEPER_PASSWORDS__QUEUE", "1000")
     }
 
-    /// Starts them, the first one alone: it creates the tables and the signing key.
+    /// Starts the replicas. The first one starts before the others, because it creates the tables and the
+    /// signing key.
     pub fn run(&self) -> Fleet {
         let (first, others) = self.starts.split_first().unwrap();
         let mut servers = vec![first.run()];
@@ -61,7 +63,7 @@ impl Replicas {
     }
 }
 
-/// Writes a catalog whose models accept any number of calls; returns the file.
+/// Writes a catalog whose models accept any number of calls, and returns its path.
 pub fn generous_catalog(folder: &Folder) -> String {
     let catalog = include_str!("../../../catalog/default.toml")
         .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
@@ -95,7 +97,7 @@ impl Fleet {
         Wire::new(self.next().public, method, path)
     }
 
-    /// Builds a call of the service listener with its token.
+    /// Builds a POST request to the service listener, with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Wire {
         self.next().ask(path, body)
     }
@@ -106,13 +108,13 @@ impl Fleet {
         Wire::new(server.service, method, path).bearer(&server.service_token())
     }
 
-    /// Returns the token in the newest mail to this address, from any replica.
+    /// Returns the token in the newest e-mail to this address. Any replica may have sent it.
     pub fn mailed_token(&self, address: &str) -> String {
         let folders: Vec<PathBuf> = self.servers.iter().map(|server| server.data_dir.clone()).collect();
         mailed_token_in(&folders, address)
     }
 
-    /// Registers, verifies and logs in, each at another replica.
+    /// Registers an account, verifies it and logs in, each at another replica.
     pub fn sign_up(&self, name: &str) -> Account {
         let email = format!("{name}@example.com");
         let body = json!({"email": email, "password": PASSWORD, "username": name});
@@ -122,7 +124,7 @@ impl Fleet {
         self.next().log_in(name)
     }
 
-    /// Creates an organization, a project and a key, each by another replica.
+    /// Creates an organization, a project and a key, each at another replica.
     pub fn settle(&self, owner: &Account, name: &str) -> Place {
         let post = |path: &str, body: Value| self.post(path, &body).bearer(&owner.access_token).data();
         let organization = text(&post("/v1/organizations", json!({ "name": name })), "id");
@@ -132,7 +134,7 @@ impl Fleet {
         Place { project_path, key_id: text(&key, "id"), key: text(&key, "key") }
     }
 
-    /// Sends SIGTERM to all of them; each must end cleanly.
+    /// Sends SIGTERM to all replicas. Asserts that each ends cleanly.
     pub fn stop(self) {
         for server in &self.servers {
             server.terminate();
@@ -151,7 +153,7 @@ impl Place {
     }
 }
 
-/// Returns a text of an answer.
+/// Returns a string of a response.
 pub fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap_or_else(|| panic!("no {name} in {data}")).to_owned()
 }

@@ -1,8 +1,9 @@
-//! The number of random sequences that a model plays, and their seeds.
+//! The number of random sequences that a model runs, and their seeds.
 //!
-//! A test run plays a tenth of them, from seeds that differ by commit, after every seed that ever failed
-//! (`tests/support/seeds.txt`). `TOLLKEEPER_TEST_SEQUENCES=all` plays all, as `.ci/nightly` does, and a number
-//! plays that many. `TOLLKEEPER_TEST_SEED` sets the first seed, to repeat a failure.
+//! A test run first uses every seed that ever failed (`tests/support/seeds.txt`), and then a tenth of the
+//! sequences, with seeds that depend on the commit. `TOLLKEEPER_TEST_SEQUENCES=all` runs all sequences, as
+//! `.ci/nightly` does, and a number runs that many. `TOLLKEEPER_TEST_SEED` sets the first seed, to reproduce
+//! a failure.
 
 use std::process::Command;
 
@@ -14,7 +15,7 @@ const FAILED_ONCE: &str = include_str!("../seeds.txt");
 /// The seeds of one test.
 pub struct Seeds {
     pub seeds: Vec<u64>,
-    /// Whether these are all sequences, so that rare events must have happened.
+    /// Whether these are all sequences. If so, a test can expect that rare events have happened.
     pub is_complete: bool,
 }
 
@@ -41,7 +42,7 @@ impl Seeds {
     }
 }
 
-/// Returns the committed seeds of a model.
+/// Returns the seeds in the file for a model.
 fn failed_once(model: &str) -> impl Iterator<Item = u64> {
     let lines = FAILED_ONCE.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines.filter_map(move |line| {
@@ -51,7 +52,7 @@ fn failed_once(model: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Returns a number that differs by commit: the first digits of the commit's hash, or 1 outside of a repository.
+/// Returns a number that depends on the commit: the first digits of its hash, or 1 outside a repository.
 fn seed_of_commit() -> u64 {
     let output = Command::new("git").args(["rev-parse", "--short=8", "HEAD"]).output();
     let hash = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);

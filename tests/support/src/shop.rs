@@ -1,4 +1,4 @@
-//! An organization that pays, and the account at Stripe that it pays to.
+//! An organization that pays, and the Stripe account that receives its payments.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct Shop<'a> {
     pub stripe: &'a FakeStripe,
 }
 
-/// Runs a test with payments. At the end the service's own audit must pass.
+/// Runs a test with payments. Checks the books at the end.
 pub fn with_shop(database: Database, test: impl AsyncFnOnce(&mut Shop)) {
     with_configured_shop(database, &[], test);
 }
@@ -35,7 +35,7 @@ pub fn with_configured_shop(
     database.block_on(open_shop(database, settings, test));
 }
 
-/// Runs a story in a new shop on a fresh database.
+/// Runs a test in a new shop with a new database.
 pub async fn open_shop(database: Database, settings: &[(&str, &str)], test: impl AsyncFnOnce(&mut Shop)) {
     let Fresh { backend, url } = database.fresh().await;
     let clock = Clock::fixed(Time::parse(START).unwrap());
@@ -57,7 +57,7 @@ impl Shop<'_> {
         self.books.world
     }
 
-    /// Returns a new token: the clock moves by weeks.
+    /// Returns a token of a new session, because the clock advances by weeks during a test.
     pub async fn token(&self) -> String {
         self.world().session(self.books.ada.id).await.access_token
     }
@@ -66,13 +66,13 @@ impl Shop<'_> {
         format!("{}/billing/{rest}", self.books.place.organization_path())
     }
 
-    /// Lets the jobs do their pending work.
+    /// Runs the jobs that are due.
     pub async fn work(&self) {
         jobs::run_due(&self.world().app.payments).await.unwrap();
         self.tick();
     }
 
-    /// Moves the clock on, because events of the same millisecond have no order.
+    /// Advances the clock, because events in the same millisecond have no defined order.
     fn tick(&self) {
         self.pass_ms(1);
     }
@@ -81,7 +81,7 @@ impl Shop<'_> {
         self.world().clock.advance_ms(ms);
     }
 
-    /// Begins a payment.
+    /// Starts a payment.
     pub async fn begin(&self, body: &Value) -> Value {
         let call = self.world().post(&self.path("payments"), body).bearer(&self.token().await);
         let begun = call.data().await;
@@ -89,19 +89,19 @@ impl Shop<'_> {
         begun
     }
 
-    /// Returns a payment as the API has it.
+    /// Returns a payment from the API.
     pub async fn payment(&self, id: &Value) -> Value {
         let path = self.path(&format!("payments/{}", id.as_str().unwrap()));
         self.world().get(&path).bearer(&self.token().await).data().await
     }
 
-    /// Returns a payment as stored.
+    /// Returns a payment from the database.
     pub async fn row(&self, id: &Value) -> Payment {
         let id = PaymentId::parse(id.as_str().unwrap()).unwrap();
         operations::read(&self.world().app.payments, id).await.unwrap().unwrap()
     }
 
-    /// Returns the statuses of all payments of a kind, the oldest first.
+    /// Returns all payments from the database, oldest first.
     pub async fn rows(&self) -> Vec<Payment> {
         let page = tollkeeper::db::Page { page: 1, page_size: 100 };
         let id = self.books.organization_id();
@@ -110,12 +110,12 @@ impl Shop<'_> {
         rows
     }
 
-    /// Returns the session of a payment.
+    /// Returns the checkout session of a payment.
     pub async fn session(&self, id: &Value) -> String {
         self.row(id).await.session_id.unwrap()
     }
 
-    /// Sends one event of Stripe.
+    /// Delivers one event from Stripe.
     pub async fn send(&self, event_id: &str) -> Answer {
         let (signature, body) = self.stripe.packed(event_id, WEBHOOK_SECRET);
         self.send_raw(&signature, body.as_bytes()).await
@@ -129,7 +129,7 @@ impl Shop<'_> {
             .await
     }
 
-    /// Sends all events of Stripe that weren't sent, and does them.
+    /// Delivers all undelivered events from Stripe, and processes them.
     pub async fn hear(&self) {
         for event in self.stripe.undelivered() {
             assert_eq!(self.send(event["id"].as_str().unwrap()).await.status, 200);
@@ -150,7 +150,7 @@ impl Shop<'_> {
         begun["id"].clone()
     }
 
-    /// Gets credit that wasn't paid at Stripe.
+    /// Adds credit that wasn't paid through Stripe.
     pub async fn buy_elsewhere(&mut self, amount: &str, reference: &str) {
         self.books.buy_credit(amount, reference).await;
         self.tick();
@@ -164,7 +164,7 @@ impl Shop<'_> {
         wallet.posted.to_string()
     }
 
-    /// Returns kind, amount and rest of each credit, in the order of creation.
+    /// Returns the kind, the amount and the remaining amount of each credit, in order of creation.
     pub async fn credits(&self) -> Vec<String> {
         let answer = self.world().get(&self.path("credits")).bearer(&self.token().await).data().await;
         let mut credits: Vec<_> = answer["credits"]
@@ -184,7 +184,7 @@ impl Shop<'_> {
         credits
     }
 
-    /// Sets the automatic top-up.
+    /// Configures the automatic top-up.
     pub async fn top_up(&self, body: &Value) -> Value {
         let call = self.world().call(Method::PUT, &self.path("auto-top-up")).json(body);
         call.bearer(&self.token().await).data().await
@@ -194,13 +194,13 @@ impl Shop<'_> {
         self.world().get(&self.path("auto-top-up")).bearer(&self.token().await).data().await
     }
 
-    /// Returns the number of rows of a table.
+    /// Returns the number that a query selects.
     pub async fn count(&self, text: &'static str) -> i64 {
         let (count,): (i64,) = sql(text).one(&mut self.world().app.db.read().await.unwrap()).await.unwrap();
         count
     }
 
-    /// Checks the books against the rules of the tests, and by the service's own audit.
+    /// Checks the books with the rules of the tests and with the service's own audit.
     pub async fn check(&self) {
         billed::check(self.world(), &self.books.place.organization).await;
     }

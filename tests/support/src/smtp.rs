@@ -1,4 +1,4 @@
-//! A real mail server, `tests/smtp/server.py`, in its own process.
+//! A real mail server, `tests/smtp/server.py`, as a process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ pub struct MailServer {
     stdin: Option<ChildStdin>,
 }
 
-/// Returns the Python that runs it; `None`, with a message, if it is missing.
+/// Returns the Python interpreter that runs the server. If a module is missing, prints the reason and returns
+/// `None`.
 pub fn python(what: &str) -> Option<PathBuf> {
     let python = python::with("aiosmtpd");
     if python.is_none() {
@@ -49,12 +50,12 @@ impl MailServer {
         Self { port, folder, process, stdin }
     }
 
-    /// Returns its URL without TLS.
+    /// Returns the URL of the server without TLS.
     pub fn url(&self) -> String {
         format!("smtp://127.0.0.1:{}?tls=none", self.port)
     }
 
-    /// Returns the received mails.
+    /// Returns the received e-mails.
     pub fn mails(&self) -> Vec<Value> {
         let entries = std::fs::read_dir(&self.folder.0).unwrap().map(|entry| entry.unwrap().path());
         let mut paths: Vec<_> = entries.filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
@@ -62,12 +63,12 @@ impl MailServer {
         paths.iter().map(|p| serde_json::from_str(&std::fs::read_to_string(p).unwrap()).unwrap()).collect()
     }
 
-    /// Returns the received mails to one address.
+    /// Returns the received e-mails to one address.
     pub fn mails_to(&self, address: &str) -> Vec<Value> {
         self.mails().into_iter().filter(|mail| mail["to"][0] == address).collect()
     }
 
-    /// Returns every command that it received.
+    /// Returns all commands that the server has received.
     pub fn transcript(&self) -> String {
         std::fs::read_to_string(self.folder.0.join("transcript.log")).unwrap_or_default()
     }
@@ -80,7 +81,7 @@ impl Drop for MailServer {
     }
 }
 
-/// A port of this machine without a listener, reserved while this value exists.
+/// A port of this machine at which nothing listens. It is reserved while this value exists.
 pub struct UnusedPort(tokio::net::TcpSocket);
 
 impl UnusedPort {
@@ -95,7 +96,7 @@ impl UnusedPort {
     }
 }
 
-/// Returns the token in a mail.
+/// Returns the token in an e-mail.
 pub fn token(mail: &Value) -> String {
     let is_token = |line: &&str| {
         line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -104,7 +105,7 @@ pub fn token(mail: &Value) -> String {
     content.lines().find(is_token).unwrap_or_else(|| panic!("no token in {content}")).to_owned()
 }
 
-/// Polls every few milliseconds, for at most half a minute.
+/// Polls every few milliseconds, for at most 30 seconds.
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1_500 {
         if let Some(found) = look() {
@@ -115,8 +116,8 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain: {what}");
 }
 
-/// Creates a certificate authority and a certificate for `localhost` and `127.0.0.1`: `ca.pem`, `server.pem`,
-/// `server.key`.
+/// Creates a certificate authority, and a certificate for `localhost` and `127.0.0.1`. Writes `ca.pem`,
+/// `server.pem` and `server.key`.
 pub fn make_certificates(folder: &Path) {
     std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -1,7 +1,7 @@
-//! A Stripe for tests: an account in memory, with customers who pay, banks that decline, and a network that fails.
+//! A fake Stripe: an account in memory, with customers who pay, banks that decline, and a network that fails.
 //!
-//! The fake answers as Stripe's API does, as far as payments by card need it; `tests/money/stripe` checks it
-//! with Stripe's own libraries.
+//! The fake implements the part of Stripe's API that card payments need. `tests/money/stripe` checks it with
+//! Stripe's own libraries.
 
 mod account;
 pub mod api;
@@ -48,10 +48,10 @@ use super::world::{Folder, START, World};
 
 /// The secret key of the account.
 pub const SECRET_KEY: &str = "sk_test_fake";
-/// The secret of its webhook.
+/// The secret of the account's webhook.
 pub const WEBHOOK_SECRET: &str = "whsec_fake";
 
-/// Runs a test with these settings and with payments that go to a new account.
+/// Runs a test with these settings and with payments at a new account.
 pub fn with_payments(database: Database, settings: &[(&str, &str)], test: impl AsyncFnOnce(World)) {
     database.block_on(async {
         let Fresh { backend, url } = database.fresh().await;
@@ -64,17 +64,17 @@ pub fn with_payments(database: Database, settings: &[(&str, &str)], test: impl A
     });
 }
 
-/// A request that has come, with its answer.
+/// A received request, with its answer.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub request: Request,
-    /// The fault that it met.
+    /// The fault that was injected, if any.
     pub fault: Option<Fault>,
-    /// The answer; none if the request was lost.
+    /// The answer, or `None` if the request was lost.
     pub answer: Option<Answer>,
 }
 
-/// A running account; it ends with the value.
+/// A running account. It stops when this value is dropped.
 pub struct FakeStripe {
     /// The address of the API.
     pub url: String,
@@ -89,7 +89,7 @@ struct Shared {
     held: Held,
 }
 
-/// The answer that is held back.
+/// The notifications about the answer that is held back.
 #[derive(Default)]
 struct Held {
     executed: Notify,
@@ -97,7 +97,7 @@ struct Held {
 }
 
 impl FakeStripe {
-    /// Starts an account whose times are those of a clock.
+    /// Starts an account that uses the time of this clock.
     pub async fn start(clock: &Clock) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -114,7 +114,8 @@ impl FakeStripe {
         Self { url, shared, task }
     }
 
-    /// Returns the settings of a server whose payments go to this account; its secrets are in files of the folder.
+    /// Returns the settings of a server that uses this account for payments. Writes the secrets to files in
+    /// the folder.
     pub fn settings(&self, folder: &Path) -> [(&'static str, String); 3] {
         let file = |name: &str, secret: &str| {
             let path = folder.join(name);
@@ -129,24 +130,24 @@ impl FakeStripe {
         ]
     }
 
-    /// Returns a client of the account.
+    /// Returns a client for this account.
     pub fn client(&self) -> Client {
         self.client_with_timeout(Duration::from_secs(20))
     }
 
-    /// Returns a client of the account that gives up after a while.
+    /// Returns a client for this account with a timeout.
     pub fn client_with_timeout(&self, timeout: Duration) -> Client {
         let url = BaseUrl::parse(&self.url).unwrap();
         let settings = Settings::new(Secret::new(SECRET_KEY), Some(url)).unwrap();
         Client::new(Settings { timeout, ..settings }).unwrap()
     }
 
-    /// Injects a fault into the next request with this method, and with a path that begins so.
+    /// Injects a fault into the next request with this method and with a path that starts with `path`.
     pub fn fail_next(&self, method: &'static str, path: &str, fault: Fault) {
         self.shared.faults.lock().unwrap().plan(method, path, fault);
     }
 
-    /// Lets something go wrong with requests at random.
+    /// Injects faults into requests at random.
     pub fn fail_at_random(&self, seed: u64, percent: usize) {
         self.shared.faults.lock().unwrap().at_random(seed, percent);
     }
@@ -156,12 +157,12 @@ impl FakeStripe {
         self.shared.faults.lock().unwrap().clear();
     }
 
-    /// Waits until a request is executed whose answer is held back ([`Fault::Held`]).
+    /// Waits until a request whose answer is held back ([`Fault::Held`]) has been executed.
     pub async fn executed(&self) {
         self.shared.held.executed.notified().await;
     }
 
-    /// Sends the answer that is held back.
+    /// Sends the answer that was held back.
     pub fn release(&self) {
         self.shared.held.released.notify_one();
     }
@@ -170,20 +171,20 @@ impl FakeStripe {
         use_it(&mut self.shared.account.lock().unwrap())
     }
 
-    /// Pays with a card on the page of a checkout session, or saves it, as its customer.
+    /// Pays with a card on the page of a checkout session, or saves the card, as the customer.
     ///
     /// # Errors
-    /// The card was declined, or the page has expired.
+    /// The card was declined, or the session isn't open.
     pub fn visit(&self, session_id: &str, card: &Card) -> Result<(), Problem> {
         self.with(|account| account.state.visit(session_id, card))
     }
 
-    /// A payment that is on its way succeeds or fails.
+    /// Makes a processing payment succeed or fail.
     pub fn settle(&self, intent_id: &str, succeeds: bool) {
         self.with(|account| account.state.settle(intent_id, succeeds));
     }
 
-    /// Sets the outcome of later charges of a payment method.
+    /// Sets the outcome of later charges to a payment method.
     pub fn set_outcome(&self, payment_method_id: &str, outcome: Outcome) {
         self.with(|account| account.state.cards.get_mut(payment_method_id).unwrap().later = outcome);
     }
@@ -193,12 +194,12 @@ impl FakeStripe {
         self.with(|account| account.state.refund_outcome = outcome);
     }
 
-    /// A refund that is on its way succeeds; or one fails, also after it had succeeded.
+    /// Makes a pending refund succeed, or makes a pending or succeeded refund fail.
     pub fn settle_refund(&self, refund_id: &str, succeeds: bool) {
         self.with(|account| account.state.settle_refund(refund_id, succeeds));
     }
 
-    /// A part of a payment is refunded in Stripe's dashboard; returns the id of the refund.
+    /// Refunds a part of a payment, as in Stripe's dashboard, and returns the id of the refund.
     pub fn refund_by_hand(&self, intent_id: &str, amount: i64) -> String {
         self.with(|account| {
             let charge = account.state.get(intent_id)["latest_charge"].as_str().unwrap().to_owned();
@@ -206,37 +207,40 @@ impl FakeStripe {
         })
     }
 
-    /// The customer of a payment disputes an amount, which the bank takes at once; returns the id of the dispute.
+    /// Disputes an amount of a payment, as the customer. The bank withdraws the amount immediately. Returns
+    /// the id of the dispute.
     pub fn dispute(&self, intent_id: &str, amount: i64) -> String {
         self.with(|account| account.state.dispute(intent_id, amount, false))
     }
 
-    /// The bank of a customer inquires about a payment, and takes nothing yet; returns the id of the dispute.
+    /// Opens an inquiry about a payment, as the customer's bank. No money is withdrawn yet. Returns the id of
+    /// the dispute.
     pub fn inquire(&self, intent_id: &str, amount: i64) -> String {
         self.with(|account| account.state.dispute(intent_id, amount, true))
     }
 
-    /// An inquiry becomes a dispute.
+    /// Turns an inquiry into a dispute.
     pub fn escalate(&self, dispute_id: &str) {
         self.with(|account| account.state.escalate(dispute_id));
     }
 
-    /// The bank takes an amount because of a dispute (negative), or brings one back, in the currency of the account.
+    /// Withdraws an amount because of a dispute (negative), or reinstates one, in the currency of the
+    /// account.
     pub fn move_disputed(&self, dispute_id: &str, amount: i64, currency: &str) {
         self.with(|account| account.state.move_disputed(dispute_id, amount, currency));
     }
 
-    /// A dispute ends with this status, and nothing is moved by that.
+    /// Ends a dispute with this status, without moving money.
     pub fn end_dispute(&self, dispute_id: &str, status: &str) {
         self.with(|account| account.state.end_dispute(dispute_id, status));
     }
 
-    /// The bank decides a dispute.
+    /// Decides a dispute, as the bank.
     pub fn close_dispute(&self, dispute_id: &str, is_won: bool) {
         self.with(|account| account.state.close_dispute(dispute_id, is_won));
     }
 
-    /// Sets which events are sent to the webhook.
+    /// Sets the types of events that are sent to the webhook.
     pub fn subscribe(&self, kinds: &[&str]) {
         self.with(|account| {
             let id = account.state.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
@@ -244,7 +248,7 @@ impl FakeStripe {
         });
     }
 
-    /// Forbids the key to use paths that begin so.
+    /// Forbids the key to use paths that start with these prefixes.
     pub fn forbid(&self, paths: &[&str]) {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         self.with(|account| account.state.forbidden = paths);
@@ -255,23 +259,23 @@ impl FakeStripe {
         self.with(|account| account.state.capabilities[name] = status.into());
     }
 
-    /// A saved card is taken from its customer in Stripe's dashboard.
+    /// Detaches a saved card from its customer, as in Stripe's dashboard.
     pub fn detach_by_hand(&self, payment_method_id: &str) {
         self.with(|account| account.state.detach(payment_method_id).unwrap());
     }
 
-    /// Sets whether new objects are of real money, and the tax in percent.
+    /// Sets whether new objects are in live mode, and sets the tax rate in percent.
     pub fn set_account(&self, livemode: bool, tax_percent: i64) {
         let tax_ppm = tax_percent * 10_000;
         self.with(|account| (account.state.livemode, account.state.tax_ppm) = (livemode, tax_ppm));
     }
 
-    /// Sets the tax in millionths.
+    /// Sets the tax rate in millionths.
     pub fn set_tax(&self, tax_ppm: i64) {
         self.with(|account| account.state.tax_ppm = tax_ppm);
     }
 
-    /// Forgets the address of a customer.
+    /// Removes the address of a customer.
     pub fn forget_address(&self, customer_id: &str) {
         self.edit(customer_id, |customer| customer["address"] = Value::Null);
     }
@@ -281,12 +285,12 @@ impl FakeStripe {
         self.with(|account| account.state.delete_customer(customer_id).unwrap());
     }
 
-    /// Returns the payment intents whose calculated taxes were recorded, by the ids of the calculations.
+    /// Returns the payment intents whose calculated taxes were recorded, by the id of the calculation.
     pub fn recorded_taxes(&self) -> BTreeMap<String, String> {
         self.with(|account| account.state.recorded_taxes.clone())
     }
 
-    /// Forgets the idempotency keys, as Stripe does after a day.
+    /// Removes the idempotency keys, as Stripe does after a day.
     pub fn forget_keys(&self) {
         self.with(Account::forget_keys);
     }
@@ -296,27 +300,27 @@ impl FakeStripe {
         self.with(|account| account.state.get(id).clone())
     }
 
-    /// Changes an object, without an event.
+    /// Changes an object without creating an event.
     pub fn edit(&self, id: &str, change: impl FnOnce(&mut Value)) {
         self.with(|account| account.state.edit(id, change));
     }
 
-    /// Returns the objects of a kind, such as `payment_intent` or `checkout.session`, the oldest first.
+    /// Returns the objects of a kind, such as `payment_intent` or `checkout.session`, oldest first.
     pub fn all(&self, kind: &str) -> Vec<Value> {
         self.with(|account| account.state.all(kind).into_iter().cloned().collect())
     }
 
-    /// Returns the charges that have succeeded, the oldest first.
+    /// Returns the succeeded charges, oldest first.
     pub fn charges(&self) -> Vec<Value> {
         self.all("charge").into_iter().filter(|charge| charge["status"] == "succeeded").collect()
     }
 
-    /// Returns the sum of all movements of the account's balance, without fees.
+    /// Returns the sum of all changes to the account's balance, without fees.
     pub fn balance(&self) -> i64 {
         self.with(|account| account.state.balance())
     }
 
-    /// Returns the requests that have come, with their answers.
+    /// Returns the received requests, with their answers.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.shared.exchanges.lock().unwrap().clone()
     }
@@ -347,7 +351,8 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Returns the answer to a request to which a fault happens, and the request's id; none if the request was lost.
+/// Returns the answer to a request, and the id of the request. Applies the fault. The answer is `None` if the
+/// request was lost.
 async fn answer(request: &Request, fault: Option<Fault>, shared: &Shared) -> (Option<Answer>, String) {
     let request_id = shared.account.lock().unwrap().next_request_id();
     let refused = |problem| (Some(api::answer(Err(problem))), request_id.clone());
@@ -383,7 +388,8 @@ async fn execute(request: &Request, request_id: &str, delay: Option<Duration>, s
     shared.account.lock().unwrap().execute(request, request_id)
 }
 
-/// Returns the answer of a session's page: a form for the number of a card, and where it leads.
+/// Returns the response of a session's page: a form for a card number, or the redirect after the form was
+/// submitted.
 fn page(shared: &Shared, session_id: &str, request: &Request) -> (u16, String, String) {
     let html = "content-type: text/html\r\n".to_owned();
     let mut account = shared.account.lock().unwrap();

@@ -1,4 +1,4 @@
-//! A readable transcript of one organization's books: each step is a line, followed by its result.
+//! A readable transcript of one organization's books. Each step is a line, followed by its result.
 
 use std::fmt::Write;
 
@@ -23,30 +23,30 @@ pub struct Books<'a> {
     pub ada: TestUser,
     pub place: Place,
     pub keys: [String; 2],
-    /// The credential that calls are authorized with.
+    /// The credential with which calls are authorized.
     secret: String,
-    /// The reservation of the last allowed call.
+    /// The id of the reservation of the last allowed call.
     reservation: Option<String>,
     pub story: String,
-    /// The reported events in order; the first is event 1.
+    /// The reported events in order. The first one is event 1.
     events: Vec<Value>,
 }
 
 /// The catalog of these tests.
 pub const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/support/src/transcript.toml");
 
-/// Runs a test with the catalog of these tests; the organization is created at `start`. At the end the service's own audit
-/// must pass.
+/// Runs a test with the catalog of these tests. The organization is created at `start`. At the end the
+/// service's own audit must pass.
 pub fn with_books(database: Database, start: &str, test: impl AsyncFnOnce(&mut Books)) {
     with_books_in(database, "USD", start, test);
 }
 
-/// Like [`with_books`], in another currency.
+/// Like [`with_books`], with another currency.
 pub fn with_books_in(database: Database, currency: &str, start: &str, test: impl AsyncFnOnce(&mut Books)) {
     with_configured_books(database, &[CATALOG, ("TOLLKEEPER_BILLING__CURRENCY", currency)], start, test);
 }
 
-/// Like [`with_books`], with other settings, such as a catalog.
+/// Like [`with_books`], with other settings, such as another catalog.
 pub fn with_configured_books(
     database: Database,
     settings: &[(&str, &str)],
@@ -86,13 +86,13 @@ impl<'a> Books<'a> {
         set_clock(self.world, time);
     }
 
-    /// Reports usage of today.
+    /// Reports usage with the current time.
     pub async fn use_today(&mut self, model: &str, prompt: i64, completion: i64) {
         let today = self.world.clock.now().day();
         self.use_on_day(today, 0, model, prompt, completion).await;
     }
 
-    /// Reports usage of a day by one of the keys.
+    /// Reports usage on a day by one of the two keys.
     pub async fn use_on_day(&mut self, day: Day, key: usize, model: &str, prompt: i64, completion: i64) {
         let now = self.world.clock.now();
         let (time, when) =
@@ -101,13 +101,13 @@ impl<'a> Books<'a> {
         self.write_line(&format!("{model} is used{when}: {prompt} + {completion} tokens"));
     }
 
-    /// Reports usage at an instant.
+    /// Reports usage at a given time.
     pub async fn use_at(&mut self, time: &str, model: &str, prompt: i64, completion: i64) {
         self.report_usage(time, 0, model, [prompt, completion]).await;
         self.write_line(&format!("{model} is used at {time}: {prompt} + {completion} tokens"));
     }
 
-    /// Authorizes a call that reserves this many tokens.
+    /// Authorizes a call with this estimated number of tokens.
     pub async fn authorize_call(&mut self, model: &str, tokens: i64) {
         let question = json!({"credential": self.secret, "operation": "embeddings", "model": model,
             "estimated_prompt_tokens": tokens});
@@ -121,7 +121,7 @@ impl<'a> Books<'a> {
         self.write_line(&format!("a call of {model} with {tokens} tokens: {answer}"));
     }
 
-    /// Reports the usage of the last allowed call.
+    /// Reports the usage of the last allowed call, which captures its reservation.
     pub async fn capture_call(&mut self, model: &str, tokens: i64) {
         let reservation = self.reservation.take().unwrap();
         let time = self.world.clock.now().to_string();
@@ -131,7 +131,7 @@ impl<'a> Books<'a> {
         self.write_line(&format!("the call of {model} has used {tokens} tokens"));
     }
 
-    /// Corrects an event by this many tokens.
+    /// Corrects an event by subtracting these tokens.
     pub async fn correct_event(&mut self, number: usize, prompt: i64, completion: i64) {
         let mut event = self.events[number - 1].clone();
         event["corrects"] = event["id"].clone();
@@ -142,13 +142,13 @@ impl<'a> Books<'a> {
         self.write_line(&format!("event {number} is corrected: {prompt} + {completion} tokens fewer"));
     }
 
-    /// Reports usage of today, with the cached part of the prompt.
+    /// Reports usage with the current time, including the cached tokens of the prompt.
     pub async fn use_cached(&mut self, model: &str, prompt: i64, cached: i64, completion: i64) {
         let time = self.world.clock.now().to_string();
         self.use_cached_at(&time, model, prompt, cached, completion).await;
     }
 
-    /// Reports usage at an instant, with the cached part of the prompt.
+    /// Reports usage at a given time, including the cached tokens of the prompt.
     pub async fn use_cached_at(
         &mut self,
         time: &str,
@@ -166,7 +166,7 @@ impl<'a> Books<'a> {
         ));
     }
 
-    /// Corrects an event by this many tokens, with the cached part of the prompt.
+    /// Corrects an event by subtracting these tokens, including cached tokens of the prompt.
     pub async fn correct_cached(&mut self, number: usize, prompt: i64, cached: i64, completion: i64) {
         let mut event = self.events[number - 1].clone();
         event["corrects"] = event["id"].clone();
@@ -180,13 +180,14 @@ impl<'a> Books<'a> {
         ));
     }
 
-    /// Reports usage of now: tokens of the prompt, the cached ones among them, those of the completion, and parts.
+    /// Reports usage with the current time: the prompt tokens, the cached tokens among them, the completion
+    /// tokens, and parts.
     pub async fn use_parts(&mut self, model: &str, tokens: [i64; 3], parts: &Value) {
         let time = self.world.clock.now().to_string();
         self.use_parts_at(&time, model, tokens, parts).await;
     }
 
-    /// The same at an instant.
+    /// Like [`Self::use_parts`], at a given time.
     pub async fn use_parts_at(&mut self, time: &str, model: &str, tokens: [i64; 3], parts: &Value) {
         let [prompt, cached, completion] = tokens;
         let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[0], "model": model,
@@ -198,7 +199,7 @@ impl<'a> Books<'a> {
         ));
     }
 
-    /// Corrects an event by this many tokens, and by negative parts.
+    /// Corrects an event by subtracting these tokens and adding these parts, which are negative.
     pub async fn correct_parts(&mut self, number: usize, tokens: [i64; 3], parts: &Value) {
         let mut event = self.events[number - 1].clone();
         let [prompt, cached, completion] = tokens;
@@ -214,7 +215,8 @@ impl<'a> Books<'a> {
         ));
     }
 
-    /// Returns the tokens of an event that can still be corrected; `None` for corrections.
+    /// Returns the tokens of an event that can still be corrected. Returns `None` for corrections and for
+    /// fully corrected events.
     pub fn correctable_tokens(&self, number: usize) -> Option<[i64; 2]> {
         let event = &self.events[number - 1];
         let of =
@@ -224,7 +226,7 @@ impl<'a> Books<'a> {
         (event["corrects"].is_null() && left != [0, 0]).then_some(left)
     }
 
-    /// Returns how many of a part of an event are left.
+    /// Returns the quantity of a part of an event, after all corrections.
     pub fn left_of_part(&self, number: usize, part: &str) -> i64 {
         let event = &self.events[number - 1];
         let corrections = self.events.iter().filter(|other| other["corrects"] == event["id"]);
@@ -277,7 +279,7 @@ impl<'a> Books<'a> {
         self.write_line(&format!("{amount} are given as `{reference}` until {until}"));
     }
 
-    /// Runs the scheduler's work once.
+    /// Runs the scheduled jobs once.
     pub async fn run_scheduler(&mut self) {
         let (app, trail) = (&self.world.app, Trail::system());
         let ended = credits::expire_due(&app.billing, &trail).await.unwrap();
@@ -294,7 +296,7 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// All invoices, the oldest first.
+    /// Returns all invoices, oldest first.
     pub async fn invoices(&self) -> Vec<Invoice> {
         let mut tx = self.world.app.db.read().await.unwrap();
         let page = tollkeeper::db::Page { page: 1, page_size: 100 };
@@ -335,7 +337,7 @@ impl<'a> Books<'a> {
         self.write_line(&format!("invoice {number} is given up"));
     }
 
-    /// Writes the balance, credits and open invoices.
+    /// Writes the balance, the credits and the open invoices.
     pub async fn write_balance(&mut self) {
         billed::check(self.world, &self.place.organization).await;
         let mut tx = self.world.app.db.read().await.unwrap();
@@ -346,7 +348,7 @@ impl<'a> Books<'a> {
         let credits: Vec<_> = credits
             .iter()
             .map(|c| {
-                // A correction's reference ends in a hash.
+                // The reference of a correction ends with a hash.
                 let reference = if c.source == Source::Correction { "correction" } else { &c.reference };
                 format!("{} `{reference}` {} of {}", c.source.as_str(), c.remaining, c.amount)
             })
@@ -418,8 +420,8 @@ impl<'a> Books<'a> {
     }
 }
 
-/// The clock goes back to before the first catalog of this database; the audit recomputes amounts from that
-/// time on.
+/// Adds a catalog from before all others, because the clock is set back to a time before the first catalog of
+/// this database. The audit recomputes amounts from the time of the first catalog on.
 async fn backdate_first_catalog(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
     let first =

@@ -1,4 +1,5 @@
-//! Two servers in process with one database, clock and master key, like two replicas of a customer.
+//! Two servers in this process with the same database, clock and master key, like two replicas of a
+//! deployment.
 
 use http::Method;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use tollkeeper::web::route::Listener;
 use super::http::Call;
 use super::world::{World, catch_up};
 
-/// Either of the two servers.
+/// Either of two servers.
 #[derive(Clone)]
 pub struct Twin {
     pub app: App,
@@ -20,7 +21,7 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Returns the world's own server, and another one.
+    /// Returns two servers: the one of the world, and a second one.
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
@@ -31,7 +32,8 @@ impl Twin {
         })
     }
 
-    /// Like [`Self::both`], with cheap password hashes; existing hashes are replaced at their first use.
+    /// Like [`Self::both`], with cheap password hashes. Existing hashes are replaced when they are first
+    /// used.
     pub async fn both_with_cheap_hashes(world: &World) -> [Self; 2] {
         let mut twins = Vec::new();
         for _ in 0..2 {
@@ -62,13 +64,13 @@ impl Twin {
         Call::new(&self.public, Method::POST, path).json(body)
     }
 
-    /// Builds a POST to the service listener, with its token.
+    /// Builds a POST request to the service listener, with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Call {
         Call::new(&self.service, Method::POST, path).json(body).bearer(self.app.api.service_token.expose())
     }
 }
 
-/// Applies the other server's commits to this one, as its job does.
+/// Applies the commits of the other server to this one, as a job of a running server does.
 pub async fn settle(twin: &Twin) {
     catch_up(&twin.app).await;
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 pub enum Step {
     Send(Vec<u8>),
     Pause(Duration),
-    /// Takes a permit, which the test adds once it has seen enough.
+    /// Waits for a permit, which the test adds when the server should continue.
     AwaitPermit(Arc<Semaphore>),
     /// Waits until the other side has closed the connection.
     AwaitClose,
@@ -25,13 +25,13 @@ pub enum Step {
     Close,
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The request line and the headers, in lower case, sorted.
+    /// The request line and the headers, in lower case and sorted.
     pub head: Vec<String>,
     pub body: Value,
-    /// Number of earlier calls on its connection.
+    /// The number of earlier requests on the same connection.
     pub earlier: usize,
 }
 
@@ -42,20 +42,20 @@ pub struct Upstream {
     task: JoinHandle<()>,
 }
 
-/// Chooses the answer to a request.
+/// A function that chooses the response to a request.
 type Chooser = Box<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
 
 struct Shared {
     scripts: Mutex<VecDeque<Vec<Step>>>,
     chooser: Mutex<Option<Chooser>>,
-    /// Number of connections that were opened.
+    /// The number of connections that were opened.
     connections: AtomicUsize,
     /// The status of `GET /health`.
     health: AtomicU16,
     /// The body of `GET /v1/models`.
     models: Mutex<Value>,
     received: Mutex<Vec<Received>>,
-    /// Number of connections that the other side closed.
+    /// The number of connections that the other side closed.
     left: watch::Sender<usize>,
 }
 
@@ -96,12 +96,12 @@ impl Upstream {
         format!("http://{}/v1", self.address)
     }
 
-    /// Sets the answers to the next requests, each in its turn; the last is repeated.
+    /// Sets the responses to the next requests, in order. The last one is repeated.
     pub fn script(&self, scripts: impl IntoIterator<Item = Vec<Step>>) {
         *self.shared.scripts.lock().unwrap() = scripts.into_iter().collect();
     }
 
-    /// Chooses the answer to each request.
+    /// Sets a function that chooses the response to each request.
     pub fn choose(&self, chooser: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) {
         *self.shared.chooser.lock().unwrap() = Some(Box::new(chooser));
     }
@@ -116,17 +116,17 @@ impl Upstream {
         *self.shared.models.lock().unwrap() = models;
     }
 
-    /// Returns how many connections were opened.
+    /// Returns the number of connections that were opened.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// The requests so far.
+    /// Returns the requests received so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().unwrap().clone()
     }
 
-    /// Waits until this many connections were closed by the other side.
+    /// Waits until the other side has closed this many connections.
     pub async fn left(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
         let reached = left.wait_for(|left| *left >= count);
@@ -214,46 +214,46 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
     Some(Received { head, body, earlier: 0 })
 }
 
-/// A whole answer with this status and body.
+/// Returns a complete response with this status and body.
 pub fn plain(status: u16, content_type: &str, body: &str) -> Vec<Step> {
     let head =
         format!("HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {}", body.len());
     vec![Step::Send(format!("{head}\r\n\r\n{body}").into_bytes())]
 }
 
-/// A JSON answer with this status.
+/// Returns a complete JSON response with this status.
 pub fn json_answer(status: u16, body: &Value) -> Vec<Step> {
     plain(status, "application/json", &body.to_string())
 }
 
-/// The head of a stream.
+/// Returns the head of a stream.
 pub fn stream_head() -> Step {
     Step::Send(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
     )
 }
 
-/// A piece of a stream.
+/// Returns a chunk of a stream.
 pub fn piece(text: &str) -> Step {
     Step::Send(format!("{:x}\r\n{text}\r\n", text.len()).into_bytes())
 }
 
-/// An event of a stream.
+/// Returns an event of a stream.
 pub fn event(data: &Value) -> Step {
     piece(&format!("data: {data}\n\n"))
 }
 
-/// An event of a stream, with a name.
+/// Returns a named event of a stream.
 pub fn named_event(name: &str, data: &Value) -> Step {
     piece(&format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// The end of the body of a stream, which is no end of its protocol.
+/// Returns the end of a stream's body. The stream ends without the final event of its protocol.
 pub fn end_of_body() -> Step {
     Step::Send(b"0\r\n\r\n".to_vec())
 }
 
-/// A stream of these events that ends well.
+/// Returns a stream of these events that ends as its protocol requires.
 pub fn stream(events: &[Value]) -> Vec<Step> {
     let mut steps = vec![stream_head()];
     steps.extend(events.iter().map(event));

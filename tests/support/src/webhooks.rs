@@ -12,7 +12,7 @@ use tollkeeper::webhooks::rules::urls::WebhookUrl;
 
 use crate::world::{Place, TestUser, World, id};
 
-/// Creates a webhook with a delivery of a test; no job sends it. Returns their ids.
+/// Creates a webhook and a test delivery, which no job sends. Returns the ids of both.
 pub async fn webhook(world: &World, owner: &TestUser, place: &Place) -> (String, String) {
     let path = format!("{}/webhooks", place.organization_path());
     let body = json!({"url": "https://example.com/events", "events": ["invoice.paid"]});
@@ -38,7 +38,8 @@ pub async fn operator_hook(world: &World, url: &str, events: &[EventType]) -> Op
     OperatorHook { id: created.webhook.id, secret: created.secret.expose() }
 }
 
-/// Takes the queued events of the operator, in the order of their codes and sources.
+/// Returns the queued events for the operator and removes them from the queue. They are sorted by code and
+/// source.
 pub async fn take_operator_events(world: &World) -> Vec<Value> {
     let mut tx = world.app.db.write().await.unwrap();
     let rows: Vec<(Vec<u8>,)> =

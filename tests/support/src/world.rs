@@ -1,4 +1,4 @@
-//! A whole server in process, with a fresh database and a standing clock; and its users.
+//! A complete server in this process, with a new database, a clock that stands still, and users.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,20 +22,20 @@ use tollkeeper::web::route::Listener;
 use super::database::copy_template;
 use super::http::Call;
 
-/// The start time of every test.
+/// The time at which every test starts.
 pub const START: &str = "2026-03-10T12:00:00.000Z";
 
 /// The password of every user.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
-/// The tests' own PostgreSQL doesn't wait for the disk.
+/// The setting that allows a database without fsync, such as the PostgreSQL of the tests.
 pub const ALLOW_FSYNC_OFF: &str = "TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF";
 
-/// The setting of the first credit limit. Tests that are about something else have organizations that can pay.
+/// The setting for the credit limit of new organizations. Tests set it so that organizations can pay.
 pub const CREDIT_LIMIT: &str = "TOLLKEEPER_BILLING__CREDIT_LIMIT";
-/// Its value in tests.
+/// The credit limit of new organizations in tests.
 pub const FIRST_CREDIT: &str = "100";
-/// In place of a setting: the first credit limit isn't configured.
+/// Removes the setting, so that no credit limit is configured for new organizations.
 pub const NO_CREDIT_SETTING: (&str, &str) = (CREDIT_LIMIT, "");
 
 /// A server, its clock and its folder.
@@ -58,7 +58,7 @@ pub struct TestUser {
     pub session_id: SessionId,
 }
 
-/// An organization or a project.
+/// An organization with a project.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub organization: String,
@@ -74,10 +74,10 @@ impl Place {
     }
 }
 
-/// Returns the folder for databases that needn't outlive the machine: in memory if it has room for those of
-/// many tests. A run makes and drops over a thousand on PostgreSQL, each of 700 files, and ext4 looks for a
-/// long time before it creates a file where others were deleted within the last minutes: a database took 0.4 s
-/// there, and 0.07 s in memory.
+/// Returns the folder for databases that needn't survive a restart of the machine. It is in memory if that
+/// has room for the databases of many tests. On PostgreSQL, a run creates and drops more than a thousand
+/// databases of 700 files each. On ext4 creating a file is slow for some minutes after many others were
+/// deleted. Creating a database took 0.4 s there, and 0.07 s in memory.
 pub(crate) fn temporary_folder() -> &'static Path {
     const MEMORY: &str = "/dev/shm";
     const NEEDED_KIB: u64 = 3 << 20;
@@ -99,12 +99,12 @@ pub(crate) fn temporary_folder() -> &'static Path {
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// Makes a folder on the disk.
+    /// Creates a folder on disk.
     pub fn new() -> Self {
         Self::within(&std::env::temp_dir())
     }
 
-    /// Makes a folder in memory, if it has room: for the data of a server that runs in this process.
+    /// Creates a folder in memory if that has room. For the data of a server that runs in this process.
     fn in_memory() -> Self {
         Self::within(temporary_folder())
     }
@@ -123,7 +123,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if std::fs::remove_dir_all(&self.0).is_err() {
-            // A test may have removed it already.
+            // The test may have removed the folder already.
         }
     }
 }
@@ -132,7 +132,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Reads the feed. On a busy machine it may take longer than a server waits for it, so this retries.
+/// Reads the feed. Retries, because on a busy machine this can take longer than the server's timeout.
 pub async fn catch_up(app: &App) {
     for _ in 0..60 {
         match app.feed.catch_up().await {
@@ -150,7 +150,7 @@ impl World {
         Self::with_clock(backend, database_url, settings, clock).await
     }
 
-    /// Like [`Self::new`], with a clock that others share.
+    /// Like [`Self::new`], with a clock that is shared.
     pub async fn with_clock(
         backend: &'static str,
         database_url: Option<String>,
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Reads the feed, as the job of a running server does.
+    /// Reads the feed, as a job of a running server does.
     pub async fn catch_up(&self) {
         catch_up(&self.app).await;
     }
@@ -191,13 +191,13 @@ impl World {
         Call::new(&self.public, method, path)
     }
 
-    /// Builds a call of the service listener with its token.
+    /// Builds a POST request to the service listener, with its token.
     pub fn ask(&self, path: &str, body: &Value) -> Call {
         Call::new(&self.service, Method::POST, path).bearer(self.app.api.service_token.expose()).json(body)
     }
 
-    /// Creates a user with a verified account and a session, directly in the store: password hashing has its
-    /// own tests.
+    /// Creates a user with a verified account and a session, directly in the database, because hashing a
+    /// password takes time. Other tests cover the registration.
     pub async fn user(&self, name: &str) -> TestUser {
         let user = self.unverified_user(name).await;
         let mut tx = self.app.db.write().await.unwrap();
@@ -208,7 +208,7 @@ impl World {
         user
     }
 
-    /// Like [`Self::user`], with an address that isn't verified.
+    /// Like [`Self::user`], with an unverified address.
     pub async fn unverified_user(&self, name: &str) -> TestUser {
         let (now, random) = (self.clock.now(), &self.app.random);
         let id = UserId::new(now, random);
@@ -229,7 +229,7 @@ impl World {
         self.session(id).await
     }
 
-    /// Starts a new session of an existing user.
+    /// Creates a new session of an existing user.
     pub async fn session(&self, id: UserId) -> TestUser {
         let now = self.clock.now();
         let session_id = SessionId::new(now, &self.app.random);
@@ -242,7 +242,7 @@ impl World {
         TestUser { id, access_token, refresh_token, session_id }
     }
 
-    /// Signs a token as the server would.
+    /// Signs a token as the server does.
     pub async fn token(&self, kind: TokenKind, user: UserId, session: SessionId, lives_s: i64) -> String {
         let iat = self.clock.now().unix_seconds();
         let claims = Claims {
@@ -274,7 +274,7 @@ impl World {
         Place { organization, project }
     }
 
-    /// Creates a key; returns its id and its secret.
+    /// Creates a key, and returns its id and its secret.
     pub async fn key(&self, maker: &TestUser, place: &Place, body: &Value) -> (String, String) {
         let path = format!("{}/api-keys", place.project_path());
         let data = self.post(&path, body).bearer(&maker.access_token).data().await;
@@ -303,7 +303,7 @@ impl World {
         self.join(text, &place.project, user, role.as_str()).await;
     }
 
-    /// Directly in the tables: the API writes memberships through the gate only.
+    /// Writes directly to the tables, because the API adds memberships only through the gate.
     async fn join(&self, text: &'static str, place: &str, user: &TestUser, role: &str) {
         let mut tx = self.app.db.write().await.unwrap();
         let statement = sql(text).bind(place).bind(user.id).bind(role).bind(self.clock.now());
@@ -311,7 +311,7 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// Inserts an open invitation without a call.
+    /// Inserts an open invitation directly into the database.
     pub async fn insert_invitation(
         &self,
         place: &Place,
@@ -339,14 +339,14 @@ impl World {
         id
     }
 
-    /// Returns the token in the newest mail to this address, after due mail is sent.
+    /// Sends due e-mails, and returns the token in the newest e-mail to this address.
     pub async fn mailed_token(&self, address: &str) -> String {
         tollkeeper::mail::sending::send_due(&self.app.mail).await.unwrap();
         mailed_token(&self.data_dir, address)
     }
 }
 
-/// Inserts a session of a client that isn't known.
+/// Inserts a session of an unknown client.
 pub async fn insert_session(tx: &mut Tx, id: SessionId, user_id: UserId, created_at: Time, expires_at: Time) {
     let client = Client::default();
     let kind = SessionKind::Api;
@@ -354,12 +354,13 @@ pub async fn insert_session(tx: &mut Tx, id: SessionId, user_id: UserId, created
     tollkeeper::accounts::store::sessions::insert(tx, &session).await.unwrap();
 }
 
-/// Returns the token in the newest mail to this address. A running server may take a moment to send it.
+/// Returns the token in the newest e-mail to this address. Waits, because a running server may take a moment
+/// to send it.
 pub fn mailed_token(data_dir: &std::path::Path, address: &str) -> String {
     mailed_token_in(&[data_dir.to_owned()], address)
 }
 
-/// Like [`mailed_token`], where any of several servers may have sent it.
+/// Like [`mailed_token`], for several servers, any of which may have sent the e-mail.
 pub fn mailed_token_in(data_dirs: &[PathBuf], address: &str) -> String {
     for _ in 0..400 {
         if let Some(mail) = newest_mail(data_dirs, address) {
@@ -370,14 +371,14 @@ pub fn mailed_token_in(data_dirs: &[PathBuf], address: &str) -> String {
     panic!("no mail to {address} came");
 }
 
-/// Returns the line of a mail that is its token.
+/// Returns the line of an e-mail that consists of a token.
 fn token_in(mail: &str) -> Option<&str> {
     mail.lines().map(str::trim_end).find(|line| {
         line.len() == 43 && line.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
     })
 }
 
-/// Returns the newest mail with a token; others may have been sent at the same time.
+/// Returns the newest e-mail to this address that contains a token, if any.
 fn newest_mail(data_dirs: &[PathBuf], address: &str) -> Option<String> {
     let folders = data_dirs.iter().filter_map(|data_dir| std::fs::read_dir(data_dir.join("mail")).ok());
     let mut mails: Vec<_> = folders

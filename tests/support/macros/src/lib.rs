@@ -1,29 +1,30 @@
-//! Attributes that make one test for each database from a function.
+//! Attributes that expand a function into one test for each database.
 
 use proc_macro::{TokenStream, TokenTree};
 
-/// Makes the tests `NAME::sqlite` and `NAME::postgres` from the function `NAME`.
+/// Creates the tests `NAME::sqlite` and `NAME::postgres` from the function `NAME`.
 ///
-/// An `async` function gets a fresh `World`. The attribute's argument, if any, is the configuration of that world: a slice of
-/// pairs of environment variables. Any other function gets the `Database`, and makes its worlds or processes itself.
+/// An `async` function gets a new `World`. The optional argument of the attribute is the configuration of
+/// that world: a slice of pairs of environment variables. Any other function gets the `Database`, and creates
+/// worlds or processes itself.
 #[proc_macro_attribute]
 pub fn on_each_database(settings: TokenStream, function: TokenStream) -> TokenStream {
     tests(&settings, function, &["Sqlite", "Postgres"])
 }
 
-/// Like [`macro@on_each_database`], for a test that needs SQLite: makes `NAME::sqlite` only.
+/// Like [`macro@on_each_database`], for a test that needs SQLite. Creates `NAME::sqlite` only.
 #[proc_macro_attribute]
 pub fn on_sqlite(settings: TokenStream, function: TokenStream) -> TokenStream {
     tests(&settings, function, &["Sqlite"])
 }
 
-/// Like [`macro@on_each_database`], for a test that needs PostgreSQL: makes `NAME::postgres` only.
+/// Like [`macro@on_each_database`], for a test that needs PostgreSQL. Creates `NAME::postgres` only.
 #[proc_macro_attribute]
 pub fn on_postgres(settings: TokenStream, function: TokenStream) -> TokenStream {
     tests(&settings, function, &["Postgres"])
 }
 
-/// Returns the function, and a module of its name with a test for each database.
+/// Returns the function, followed by a module of the same name with a test for each database.
 fn tests(settings: &TokenStream, function: TokenStream, databases: &[&str]) -> TokenStream {
     let Some((name, is_async)) = signature(&function) else {
         return error("this attribute belongs on a function");
@@ -41,7 +42,7 @@ fn tests(settings: &TokenStream, function: TokenStream, databases: &[&str]) -> T
         format!("#[test] fn {test_name}() {{ {body} }}")
     });
     let tests: String = tests.collect();
-    // The settings may name constants of the file.
+    // The settings may refer to constants of the surrounding file.
     let imports = if settings.is_empty() { "" } else { "#[allow(unused_imports)] use super::*;" };
     let module = format!("mod {name} {{ {imports} {tests} }}");
     let mut tokens = function;
@@ -52,7 +53,7 @@ fn tests(settings: &TokenStream, function: TokenStream, databases: &[&str]) -> T
     tokens
 }
 
-/// Returns the name of a function, and whether it is `async`.
+/// Returns the name of a function, and whether the function is `async`.
 fn signature(function: &TokenStream) -> Option<(String, bool)> {
     let mut is_async = false;
     let mut tokens = function.clone().into_iter();

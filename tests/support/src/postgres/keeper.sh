@@ -1,9 +1,9 @@
-# Keeps one PostgreSQL server: reads commands from standard input, and answers each by `done` or `failed`. At the end of
-# its input it stops the server and removes its folder.
+# Controls one PostgreSQL server. Reads commands from standard input, and answers each with `done` or
+# `failed`. At the end of the input, stops the server and removes its folder.
 #
-# $1: the folder of initdb and postgres. $2: the temporary folder. $3: further options of the server. $4: the address of
-# the primary if this is a standby. $5: a folder with server.pem and server.key, if any. $6: the size of a separate disk in
-# MiB, if any. $7: a command that starts the server, if any.
+# $1: the folder of initdb and postgres. $2: the temporary folder. $3: further options of the server. $4: the
+# connection options of the primary if this server is a standby. $5: a folder with server.pem and server.key,
+# if any. $6: the size of a separate disk in MiB, if any. $7: a command that starts the server, if any.
 bin=$1 dir=$2 options=$3 primary=$4 certificates=$5 disk=$6 through=$7 server= poolers=
 trap '' INT TERM HUP
 umask 077
@@ -47,7 +47,7 @@ murder() {
     process=$(pid)
     children=$(ps -o pid= --ppid "$process")
     kill -KILL "$process" $children 2>/dev/null
-    # Without the shell's own word about it.
+    # Without the shell's message about the killed process.
     { wait "$server"; } 2>/dev/null
     for child in $children; do
         while kill -0 "$child" 2>/dev/null; do sleep 0.01; done
@@ -57,12 +57,13 @@ murder() {
 }
 follow() {
     rm -rf "$dir/data"
-    # Not passed on: whether this server waits for a standby of its own.
+    # The setting that makes the primary wait for a standby isn't copied.
     $as "$bin/pg_basebackup" $1 -U postgres -D "$dir/data" -R -X stream -c fast --no-sync >"$dir/log" 2>&1 \
         && sed -i /synchronous_standby_names/d "$dir/data/postgresql.auto.conf"
 }
 pool() {
-    # $1: its port, $2: its mode, $3: its sessions for each database, $4: the port of the server.
+    # $1: the port of the pooler. $2: its mode. $3: its sessions for each database. $4: the port of the
+    # server.
     cat >"$dir/pgbouncer-$1.ini" <<END
 [databases]
 * = host=$dir port=$4 user=postgres
@@ -97,7 +98,7 @@ initialize() {
         follow "$primary"
         return
     fi
-    # A default order that isn't by bytes, where it can be had, shows a forgotten COLLATE "C".
+    # With ICU, the default sort order isn't by bytes, so that a missing COLLATE "C" is noticed.
     common="-D $dir/data -U postgres --auth=trust --no-sync --encoding=UTF8 --locale=C"
     $as "$bin/initdb" $common --locale-provider=icu --icu-locale=en-US >"$dir/log" 2>&1 \
         || $as "$bin/initdb" $common >"$dir/log" 2>&1

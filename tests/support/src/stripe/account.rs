@@ -1,4 +1,4 @@
-//! The account itself, and the webhook endpoint that its events are sent to.
+//! The account itself, and its webhook endpoint, which receives the events.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::{API_VERSION, State};
 
-/// The address of the webhook.
+/// The URL of the webhook.
 const WEBHOOK_URL: &str = "https://tollkeeper.example.com/v1/billing/stripe/events";
 
 impl State {
-    /// Adds the webhook, which gets all events.
+    /// Adds the webhook, which receives all events.
     pub fn add_webhook(&mut self) {
         let id = self.new_id("we");
         self.put(json!({
@@ -28,7 +28,7 @@ impl State {
         }));
     }
 
-    /// Returns `true` if the events of a type are sent to the webhook.
+    /// Returns `true` if events of this type are sent to the webhook.
     pub fn is_sent(&self, kind: &str) -> bool {
         let gets = |endpoint: &&Value| {
             let enabled = endpoint["enabled_events"].as_array().unwrap();

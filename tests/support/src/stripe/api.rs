@@ -1,4 +1,4 @@
-//! The operations, and the idempotency of the POSTs.
+//! The operations of the API, and the idempotency of POST requests.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// Time for which answers are kept for their idempotency keys.
+/// The time for which the answer for an idempotency key is kept, in seconds.
 const KEPT_SECONDS: i64 = 24 * 3_600;
 
 /// A request.
@@ -18,9 +18,9 @@ pub struct Request {
     pub method: String,
     /// The path, without the query.
     pub path: String,
-    /// The fields of the body, or of the query.
+    /// The encoded fields of the body or of the query.
     pub fields: String,
-    /// By lower-case names.
+    /// The headers, by lower-case name.
     pub headers: HashMap<String, String>,
 }
 
@@ -32,12 +32,12 @@ pub struct Answer {
     pub is_replayed: bool,
 }
 
-/// State of an idempotency key.
+/// The state of an idempotency key.
 struct Kept {
     path: String,
     fields: Vec<(String, String)>,
     at: i64,
-    /// The answer; none while the request is in progress.
+    /// The answer, or `None` while the request is in progress.
     answer: Option<Answer>,
 }
 
@@ -48,11 +48,11 @@ pub struct Account {
     requests: u64,
 }
 
-/// The outcome of beginning a request.
+/// The result of starting a request.
 pub enum Begun {
-    /// To be executed.
+    /// The request has to be executed.
     New,
-    /// Answered already.
+    /// The request was already answered.
     Answered(Answer),
 }
 
@@ -67,7 +67,7 @@ impl Account {
         format!("req_fake{:05}", self.requests)
     }
 
-    /// Checks the secret key and the idempotency key, which is in use from now on.
+    /// Checks the secret key and the idempotency key, and marks the latter as in use.
     pub fn begin(&mut self, request: &Request) -> Begun {
         let bearer = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
         if bearer != Some(SECRET_KEY) {
@@ -92,7 +92,7 @@ impl Account {
         }
     }
 
-    /// Executes a request that has begun, and keeps its answer.
+    /// Executes a request that was started, and keeps the answer.
     pub fn execute(&mut self, request: &Request, request_id: &str) -> Answer {
         self.state.expire_due();
         self.state.request = Some((request_id.to_owned(), request.key().map(str::to_owned)));
@@ -109,7 +109,7 @@ impl Account {
         answer
     }
 
-    /// Keeps an answer for the key of a request; without one the key is free again.
+    /// Keeps the answer for the idempotency key of a request, or releases the key if `answer` is `None`.
     pub fn keep(&mut self, request: &Request, answer: Option<Answer>) {
         let Some(key) = request.key() else { return };
         match answer {
@@ -122,7 +122,7 @@ impl Account {
         }
     }
 
-    /// Forgets all idempotency keys, as happens after a day.
+    /// Removes all idempotency keys, as Stripe does after a day.
     pub fn forget_keys(&mut self) {
         self.kept.clear();
     }

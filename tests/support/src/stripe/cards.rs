@@ -1,4 +1,4 @@
-//! Cards of customers, with the decisions of their banks.
+//! Cards of customers, and the decisions of their banks.
 
 use serde_json::{Value, json};
 
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Succeeds,
-    /// Declined, with the reason and the advice of the bank.
+    /// The bank declines, with this reason and advice.
     Declined {
         decline_code: &'static str,
         advice_code: Option<&'static str>,
     },
-    /// The bank requires the authentication of the customer, who is away.
+    /// The bank requires authentication, but the customer is away.
     AuthenticationRequired,
-    /// Pending until the test settles it.
+    /// The charge is pending until the test settles it.
     Processing,
 }
 
-/// A card that the bank blocks for good.
+/// The outcome for a card that the bank has blocked permanently.
 pub const STOLEN: Outcome =
     Outcome::Declined { decline_code: "stolen_card", advice_code: Some("do_not_try_again") };
-/// A card without money at the moment.
+/// The outcome for a card with insufficient funds.
 pub const NO_FUNDS: Outcome =
     Outcome::Declined { decline_code: "insufficient_funds", advice_code: Some("try_again_later") };
 
@@ -33,17 +33,17 @@ pub struct Card {
     pub exp_year: u16,
     /// The outcome of a charge while the customer is present.
     pub now: Outcome,
-    /// The outcome of later charges, while the customer is away.
+    /// The outcome of later charges, when the customer is away.
     pub later: Outcome,
 }
 
 impl Card {
-    /// A card that always pays.
+    /// Returns a card that never declines.
     pub fn visa() -> Self {
         Self::numbered("4242424242424242")
     }
 
-    /// Returns one of Stripe's cards for tests, by its number; other numbers always pay.
+    /// Returns the card with this number. Declines if the number is one of Stripe's test cards that decline.
     pub fn numbered(number: &str) -> Self {
         let generic =
             Outcome::Declined { decline_code: "generic_decline", advice_code: Some("try_again_later") };
@@ -60,7 +60,7 @@ impl Card {
         Self { brand, last4, exp_month: 8, exp_year: 2031, now, later }
     }
 
-    /// Fills in the card of a payment method, or of a charge.
+    /// Fills in the card details of a payment method or of a charge.
     pub fn describe(&self, card: &mut Value) {
         card["brand"] = self.brand.into();
         card["country"] = "US".into();
@@ -74,7 +74,8 @@ impl Card {
 }
 
 impl Outcome {
-    /// Returns the codes of the error, if it is one: code, reason, advice, and a sentence.
+    /// Returns the code, the reason, the advice and the message of the error, or `None` if the outcome isn't
+    /// an error.
     pub fn refusal(self) -> Option<(&'static str, &'static str, Option<&'static str>, &'static str)> {
         match self {
             Self::Succeeds | Self::Processing => None,

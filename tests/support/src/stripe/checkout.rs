@@ -69,7 +69,7 @@ impl State {
         Ok(self.get(&id).clone())
     }
 
-    /// Reads the fields of a session in the mode `payment`; returns the fields of the payment intent.
+    /// Reads the fields of a session in the mode `payment`, and returns the fields of its payment intent.
     fn plan_payment(params: &Params, session: &mut Value) -> Result<Value, Problem> {
         let item = |name: &str| format!("line_items[0][price_data]{name}");
         let currency = params.required(&item("[currency]"))?.to_lowercase();
@@ -141,7 +141,7 @@ impl State {
         id
     }
 
-    /// Expires the sessions whose time has passed.
+    /// Expires the sessions whose time is over.
     pub fn expire_due(&mut self) {
         let now = self.now();
         let is_due =
@@ -184,10 +184,10 @@ impl State {
         Ok(self.get(id).clone())
     }
 
-    /// The customer pays with a card on the page of a session, or saves the card.
+    /// Pays with a card on the page of a session, or saves the card, as the customer.
     ///
     /// # Errors
-    /// The session isn't open, or the card was declined: then it stays open.
+    /// The session isn't open, or the card was declined. A session stays open after a declined card.
     pub fn visit(&mut self, id: &str, card: &Card) -> Result<(), Problem> {
         self.expire_due();
         let session = self.find("checkout.session", id, None)?.clone();
@@ -228,8 +228,8 @@ impl State {
         Ok(())
     }
 
-    /// The page of a session that computes a tax asks for the address. Returns the session with its tax, which is fixed once
-    /// something was tried.
+    /// Takes the customer's address if the session computes a tax. Returns the session with its tax, which is
+    /// fixed after the first attempt to pay.
     fn take_address(&mut self, session: Value, customer: &str) -> Value {
         if session["automatic_tax"]["enabled"] != true || !session["payment_intent"].is_null() {
             return session;
@@ -289,7 +289,7 @@ impl State {
         self.emit("checkout.session.completed", id);
     }
 
-    /// A payment that was on its way has ended: so has that of its session.
+    /// Updates the session of a payment that was processing and has now ended.
     pub fn settle_session(&mut self, intent: &str, succeeds: bool) {
         let found =
             self.all("checkout.session").into_iter().find(|session| session["payment_intent"] == intent);

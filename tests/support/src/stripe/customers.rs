@@ -50,7 +50,7 @@ impl State {
         Ok(json!({"id": id, "object": "customer", "deleted": true}))
     }
 
-    /// Returns a customer that isn't deleted.
+    /// Returns a customer, unless the customer is deleted.
     pub fn customer(&self, id: &str, param: Option<&str>) -> Result<&Value, Problem> {
         let customer = self.find("customer", id, param)?;
         match customer.get("deleted") {
@@ -72,7 +72,7 @@ impl State {
         })
     }
 
-    /// Adds a payment method for a card, of a customer if it is saved, and returns its id.
+    /// Adds a payment method for a card, and returns its id. A saved card belongs to a customer.
     pub fn add_payment_method(&mut self, card: &Card, customer: Option<&str>) -> String {
         let mut method = self.template("payment_method");
         let id = self.new_id("pm");
@@ -96,7 +96,7 @@ impl State {
         id
     }
 
-    /// Takes a payment method from its customer.
+    /// Detaches a payment method from its customer.
     pub fn detach(&mut self, id: &str) -> Result<Value, Problem> {
         let method = self.find("payment_method", id, None)?;
         if method["customer"].is_null() {

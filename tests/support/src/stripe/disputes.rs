@@ -6,11 +6,12 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// The fee of a dispute, in the minor unit.
+/// The fee for a dispute, in the minor unit.
 const FEE: i64 = 1_500;
 
 impl State {
-    /// The customer of a payment disputes an amount at the bank, which takes it at once; or only inquires. Returns the id.
+    /// Creates a dispute or an inquiry about an amount of a payment, and returns its id. For a dispute the
+    /// bank withdraws the amount immediately.
     pub fn dispute(&mut self, intent: &str, amount: i64, is_inquiry: bool) -> String {
         let charge = self.get(intent)["latest_charge"].as_str().unwrap().to_owned();
         let currency = self.get(&charge)["currency"].as_str().unwrap().to_owned();
@@ -36,7 +37,7 @@ impl State {
         id
     }
 
-    /// An inquiry becomes a dispute: now the bank takes the amount.
+    /// Turns an inquiry into a dispute, for which the bank withdraws the amount.
     pub fn escalate(&mut self, id: &str) {
         let amount = self.get(id)["amount"].as_i64().unwrap();
         self.edit(id, |dispute| {
@@ -49,7 +50,7 @@ impl State {
         self.emit("charge.dispute.funds_withdrawn", id);
     }
 
-    /// The bank takes an amount, or brings one back: any part, and as often as it likes.
+    /// Withdraws or reinstates an amount. It can be any part of the disputed amount, and any number of times.
     pub fn move_disputed(&mut self, id: &str, amount: i64, currency: &str) {
         let (kind, word) = match amount < 0 {
             true => (("adjustment", "dispute"), "funds_withdrawn"),
@@ -61,13 +62,13 @@ impl State {
         self.emit(&format!("charge.dispute.{word}"), id);
     }
 
-    /// A dispute ends without another movement.
+    /// Ends a dispute without moving money.
     pub fn end_dispute(&mut self, id: &str, status: &str) {
         self.edit(id, |dispute| dispute["status"] = status.into());
         self.emit("charge.dispute.closed", id);
     }
 
-    /// The bank decides a dispute; one that is won brings the amount back.
+    /// Decides a dispute, as the bank. A won dispute reinstates the amount.
     pub fn close_dispute(&mut self, id: &str, is_won: bool) {
         let dispute = self.get(id).clone();
         let is_inquiry = dispute["status"] == "warning_needs_response";
@@ -107,7 +108,7 @@ impl State {
         })
     }
 
-    /// Returns the sum of all changes of the account's balance.
+    /// Returns the sum of all changes to the account's balance.
     pub fn balance(&self) -> i64 {
         self.all("balance_transaction").iter().map(|moved| moved["amount"].as_i64().unwrap()).sum()
     }

@@ -5,34 +5,35 @@ use std::time::Duration;
 use super::api::Request;
 use crate::chance::Chance;
 
-/// A fault of a request.
+/// A fault of a request or its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The connection ends before the request is executed.
+    /// The connection is closed before the request is executed.
     LostRequest,
-    /// The request is executed, and the connection ends without an answer.
+    /// The request is executed, and the connection is closed without an answer.
     LostAnswer,
-    /// The request is executed, and the connection ends in the middle of the answer.
+    /// The request is executed, and the connection is closed in the middle of the answer.
     HalfAnswer,
-    /// The request is executed, and never answered: the client has to give up.
+    /// The request is executed but never answered. The client has to give up.
     Silence,
-    /// The request isn't executed: 500.
+    /// The request is answered with 500 and not executed.
     ErrorBefore,
-    /// The request is executed, but answered by 500, and so is every repetition with its key, as Stripe documents it.
+    /// The request is executed but answered with 500. As Stripe documents it, every repetition with the same
+    /// key gets the same answer.
     ErrorAfter,
-    /// Too many requests: it isn't executed.
+    /// The request is answered with 429 and not executed.
     TooMany,
-    /// The account itself can't take payments: it isn't executed.
+    /// The request is answered with an error about the account, which can't take payments, and not executed.
     AccountInvalid,
-    /// The request is executed after a while; until then its key is in use.
+    /// The request is executed after a delay. Until then its key is in use.
     Delay(Duration),
-    /// The request comes twice; the second answer is sent.
+    /// The request arrives twice. The second answer is sent.
     Twice,
     /// The request is executed, and its answer is held back until the test releases it.
     Held,
 }
 
-/// The faults that come at random. Those that make the client wait aren't among them.
+/// The faults that are injected at random. Faults that make the client wait aren't included.
 const AT_RANDOM: [Fault; 8] = [
     Fault::LostRequest,
     Fault::LostAnswer,
@@ -44,10 +45,10 @@ const AT_RANDOM: [Fault; 8] = [
     Fault::Twice,
 ];
 
-/// The faults to come.
+/// The faults that will be injected.
 #[derive(Default)]
 pub struct Faults {
-    /// Each is for the next request with this method, whose path begins so.
+    /// Each fault is for the next request with this method and with a path that starts with this prefix.
     planned: Vec<(&'static str, String, Fault)>,
     random: Option<(Chance, usize)>,
 }

@@ -7,12 +7,12 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// The smallest amount of a charge.
+/// The minimum amount of a charge, in the minor unit.
 const MIN_AMOUNT: i64 = 50;
-/// The largest amount of a charge: eight digits.
+/// The maximum amount of a charge, in the minor unit: eight digits.
 const MAX_AMOUNT: i64 = 99_999_999;
 
-/// Checks a currency, and an amount in its minor unit.
+/// Checks a currency and an amount in its minor unit.
 pub fn check_amount(currency: &str, amount: i64, param: &str) -> Result<(), Problem> {
     if currency.len() != 3 || !currency.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return Err(Problem::invalid("currency", "", &format!("Invalid currency: {currency}")));
@@ -76,7 +76,7 @@ impl State {
         Ok(self.get(&id).clone())
     }
 
-    /// Adds a payment intent, which nothing was tried for, and returns its id.
+    /// Adds a payment intent without an attempt to pay, and returns its id.
     pub fn add_intent(
         &mut self,
         amount: i64,
@@ -96,7 +96,7 @@ impl State {
         id
     }
 
-    /// Tries to charge a payment method for a payment intent.
+    /// Attempts to charge a payment method for a payment intent.
     pub fn attempt(&mut self, intent: &str, method: &str, outcome: Outcome) -> Result<(), Problem> {
         let charge = self.add_charge(intent, method, outcome);
         let refusal = outcome.refusal();
@@ -137,7 +137,7 @@ impl State {
         Err(Problem::card(error))
     }
 
-    /// Adds the charge of an attempt, and returns its id.
+    /// Adds the charge of an attempt, and returns the id of the charge.
     fn add_charge(&mut self, intent: &str, method: &str, outcome: Outcome) -> String {
         let object = self.get(intent).clone();
         let mut charge = self.template("charge");
@@ -178,7 +178,7 @@ impl State {
         id
     }
 
-    /// A charge has succeeded, and with it the payment.
+    /// Marks a charge and its payment as succeeded.
     fn succeed(&mut self, intent: &str, charge: &str) {
         let (amount, currency) = {
             let object = self.get(charge);
@@ -203,7 +203,7 @@ impl State {
         self.emit("payment_intent.succeeded", intent);
     }
 
-    /// Ends a payment that was on its way.
+    /// Ends a processing payment.
     pub fn settle(&mut self, intent: &str, succeeds: bool) {
         let object = self.get(intent).clone();
         assert_eq!(object["status"], "processing", "{intent}");

@@ -1,4 +1,4 @@
-//! Fields of a request, as Stripe reads them: a field that an operation doesn't have is an error.
+//! The fields of a request. Like Stripe, an operation rejects fields that it doesn't have.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ impl Params {
         }
     }
 
-    /// Returns the field, which has to be one of these words.
+    /// Returns the field, whose value must be one of these words.
     pub fn word(&self, name: &str, words: &[&str]) -> Result<Option<&str>, Problem> {
         match self.text(name) {
             Some(text) if !words.contains(&text) => {
@@ -82,7 +82,8 @@ impl Params {
         values
     }
 
-    /// Returns metadata, within Stripe's bounds: 50 keys of up to 40 characters, values of up to 500.
+    /// Returns the metadata. Enforces Stripe's limits: 50 keys of up to 40 characters, with values of up to
+    /// 500 characters.
     pub fn metadata(&self, name: &str) -> Result<Value, Problem> {
         let mut metadata = Map::new();
         for (field, value) in &self.fields {
@@ -101,7 +102,7 @@ impl Params {
         Ok(Value::Object(metadata))
     }
 
-    /// Checks that every field was read, and that none is empty.
+    /// Checks that the operation read every field, and that none is empty.
     pub fn finish(&self) -> Result<(), Problem> {
         let read = self.read.borrow();
         for (name, value) in &self.fields {

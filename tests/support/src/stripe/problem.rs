@@ -1,14 +1,14 @@
-//! Errors as Stripe answers them.
+//! Errors in the form in which Stripe answers them.
 
 use serde_json::{Value, json};
 
-/// An error as an answer.
+/// An error answer.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub status: u16,
     /// The object `error`.
     pub error: Value,
-    /// Whether the operation had begun: then the answer is kept for its idempotency key.
+    /// Whether the operation had started. In this case the answer is kept for its idempotency key.
     pub is_kept: bool,
 }
 
@@ -23,14 +23,15 @@ impl Problem {
         Self { status, error, is_kept: false }
     }
 
-    /// A field that isn't accepted.
+    /// Returns the error for a field that isn't accepted.
     pub fn invalid(param: &str, code: &str, message: &str) -> Self {
         let mut problem = Self::new(400, "invalid_request_error", code, message);
         problem.error["param"] = param.into();
         problem
     }
 
-    /// An object that isn't there: named by the path (404) or by a field (400).
+    /// Returns the error for an object that doesn't exist. The status is 404 if the path names the object,
+    /// and 400 if a field does.
     pub fn missing(kind: &str, id: &str, param: Option<&str>) -> Self {
         let message = format!("No such {kind}: '{id}'");
         let status = if param.is_some() { 400 } else { 404 };
@@ -39,12 +40,12 @@ impl Problem {
         problem
     }
 
-    /// Something that the state of an object forbids.
+    /// Returns the error for an operation that the state of an object forbids.
     pub fn state(code: &str, message: &str) -> Self {
         Self { is_kept: true, ..Self::new(400, "invalid_request_error", code, message) }
     }
 
-    /// A card that was declined.
+    /// Returns the error for a card that was declined.
     pub fn card(error: Value) -> Self {
         Self { status: 402, error, is_kept: true }
     }

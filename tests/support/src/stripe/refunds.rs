@@ -10,9 +10,9 @@ use super::state::State;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefundOutcome {
     Succeeds,
-    /// Pending until the test settles it.
+    /// The refund is pending until the test settles it.
     Pending,
-    /// Fails at once.
+    /// The refund fails immediately.
     Fails,
 }
 
@@ -49,7 +49,7 @@ impl State {
         Ok(self.get(&id).clone())
     }
 
-    /// Refunds a charge, or a part of it, and returns the id of the refund.
+    /// Refunds a charge or a part of it, and returns the id of the refund.
     pub fn refund(&mut self, charge: &str, amount: Option<i64>) -> Result<String, Problem> {
         let object = self.find("charge", charge, Some("charge"))?.clone();
         let number = |name: &str| object[name].as_i64().unwrap();
@@ -60,7 +60,7 @@ impl State {
                 &format!("Charge {charge} has already been refunded."),
             ));
         }
-        // Also one that was won, as long as its money isn't back.
+        // A won dispute counts too, until its money has been reinstated.
         let is_disputed = |dispute: &&Value| {
             let is_open = !["won", "warning_closed"].contains(&dispute["status"].as_str().unwrap());
             let moved = dispute["balance_transactions"].as_array().unwrap().iter();
@@ -110,7 +110,7 @@ impl State {
         });
     }
 
-    /// Ends a refund: one that fails, possibly after it had succeeded, brings the money back to the account.
+    /// Ends a refund. If it fails, possibly after it had succeeded, the money returns to the account.
     pub fn settle_refund(&mut self, id: &str, succeeds: bool) {
         let refund = self.get(id).clone();
         let charge = refund["charge"].as_str().unwrap().to_owned();

@@ -11,36 +11,36 @@ use super::problem::Problem;
 use super::refunds::RefundOutcome;
 use crate::chance::Chance;
 
-/// The version of the API whose objects these are.
+/// The version of the API whose objects are used.
 pub const API_VERSION: &str = "2026-10-28.endive";
 
-/// Everything that the account has.
+/// The state of the account.
 pub struct State {
     pub clock: Clock,
     pub chance: Chance,
-    /// The address of the server, for the pages of checkout sessions.
+    /// The URL of the server, for the pages of checkout sessions.
     pub url: String,
     pub livemode: bool,
-    /// The tax that is computed, in millionths.
+    /// The tax rate in millionths.
     pub tax_ppm: i64,
-    /// The payment intents of recorded taxes, by the ids of their calculations.
+    /// The payment intents of the recorded taxes, by the id of the calculation.
     pub recorded_taxes: BTreeMap<String, String>,
     pub objects: HashMap<String, Value>,
-    /// The ids of all objects, in the order of their creation.
+    /// The ids of all objects, in order of creation.
     pub order: Vec<String>,
-    /// The cards behind payment methods.
+    /// The cards behind the payment methods, by the id of the payment method.
     pub cards: HashMap<String, Card>,
-    /// The objects that checkout sessions will make, by the ids of the sessions.
+    /// The fields of the objects that checkout sessions will create, by the id of the session.
     pub plans: HashMap<String, Value>,
-    /// The outcome of refunds.
+    /// The outcome of new refunds.
     pub refund_outcome: RefundOutcome,
     /// The states of the account's capabilities.
     pub capabilities: Value,
-    /// The paths that the key may not use.
+    /// The prefixes of the paths that the key may not use.
     pub forbidden: Vec<String>,
-    /// The ids of events that weren't delivered yet.
+    /// The ids of events that haven't been delivered yet.
     pub undelivered: Vec<String>,
-    /// The id and the idempotency key of the request that is executed.
+    /// The id and the idempotency key of the request that is being executed.
     pub request: Option<(String, Option<String>)>,
     templates: BTreeMap<String, Value>,
     count: u64,
@@ -83,7 +83,7 @@ impl State {
         format!("{prefix}_1Fake{:05}{random}", self.count)
     }
 
-    /// Returns a new object of a kind, which has to be put among the others.
+    /// Returns a new object of a kind. The caller has to add it with [`Self::put`].
     pub fn template(&self, kind: &str) -> Value {
         let mut object = self.templates[kind].clone();
         for (name, value) in [("livemode", json!(self.livemode)), ("created", json!(self.now()))] {
@@ -94,7 +94,7 @@ impl State {
         object
     }
 
-    /// Puts a new object among the others, or replaces it.
+    /// Adds an object, or replaces the object with the same id.
     pub fn put(&mut self, object: Value) {
         let id = object["id"].as_str().unwrap().to_owned();
         if self.objects.insert(id.clone(), object).is_none() {
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Returns an object of this kind; it was named by the path, or by a field.
+    /// Returns an object of this kind. `param` is the field that named the object, or `None` if the path did.
     pub fn find(&self, kind: &str, id: &str, param: Option<&str>) -> Result<&Value, Problem> {
         let object = self.objects.get(id).filter(|object| object["object"] == kind);
         object.ok_or_else(|| Problem::missing(kind, id, param))
@@ -116,7 +116,7 @@ impl State {
         change(self.objects.get_mut(id).unwrap_or_else(|| panic!("there is no {id}")));
     }
 
-    /// Returns the objects of a kind, the oldest first.
+    /// Returns the objects of a kind, oldest first.
     pub fn all(&self, kind: &str) -> Vec<&Value> {
         self.order.iter().map(|id| &self.objects[id]).filter(|object| object["object"] == kind).collect()
     }
@@ -126,7 +126,7 @@ impl State {
         self.cards.get(payment_method).map_or(Outcome::Succeeds, |card| card.later)
     }
 
-    /// Adds an event about an object in its current state.
+    /// Adds an event with the current state of an object.
     pub fn emit(&mut self, kind: &str, object_id: &str) {
         let id = self.new_id("evt");
         let request = self.request.as_ref().map(|(id, key)| json!({"id": id, "idempotency_key": key}));
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Adds a movement of the account's balance for an object, and returns its id.
+    /// Adds a change to the account's balance that belongs to an object, and returns the id of the change.
     pub fn move_balance(
         &mut self,
         kind: (&str, &str),
@@ -171,7 +171,7 @@ impl State {
         id
     }
 
-    /// Returns a page of a list, the newest first, of the objects that a condition keeps.
+    /// Returns a page of a list, newest first, with the objects that fulfill a condition.
     pub fn page(
         &self,
         kind: &str,
@@ -211,7 +211,7 @@ impl State {
         Ok(json!({"object": "list", "data": data, "has_more": has_more, "url": url}))
     }
 
-    /// Puts objects in the place of their ids, along these paths.
+    /// Replaces the ids at these paths with the objects.
     pub fn expand(&self, answer: &mut Value, paths: &[&str]) -> Result<(), Problem> {
         for path in paths {
             let parts: Vec<_> = path.split('.').collect();
@@ -223,7 +223,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns `false` if the object has no such property.
+    /// Replaces the id at this path with the object. Returns `false` if a property of the path doesn't exist.
     fn expand_path(&self, value: &mut Value, path: &[&str]) -> bool {
         let Some((name, rest)) = path.split_first() else { return true };
         if let Value::Array(items) = value {

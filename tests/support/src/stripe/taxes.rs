@@ -1,4 +1,4 @@
-//! Taxes: calculations, and their fields in sessions and invoices.
+//! Taxes: calculations, and the tax fields of sessions and invoices.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// Time for which a calculation can be used.
+/// The time for which a calculation can be used, in seconds.
 const EXPIRES_SECONDS: i64 = 90 * 24 * 3_600;
 
-/// Returns the address that customers enter.
+/// Returns the address that all customers enter.
 pub fn address() -> Value {
     json!({
         "city": "Berlin", "country": "DE", "line1": "Unter den Linden 1", "line2": null, "postal_code": "10117",
@@ -28,13 +28,13 @@ impl State {
         self.get(customer).get("address").is_some_and(|address| !address.is_null())
     }
 
-    /// The customer gives an address, which is kept.
+    /// Sets the address of a customer, as if the customer had entered it.
     pub fn give_address(&mut self, customer: &str) {
         self.edit(customer, |customer| customer["address"] = address());
         self.emit("customer.updated", customer);
     }
 
-    /// Writes the tax of a session whose customer has an address, or that it isn't known.
+    /// Sets the tax of a session, or marks it as unknown if the customer has no address.
     pub fn put_session_tax(&self, session: &mut Value) {
         let customer = session["customer"].as_str().unwrap();
         let subtotal = session["amount_subtotal"].as_i64().unwrap();
@@ -98,7 +98,7 @@ impl State {
         Ok(self.get(&id).clone())
     }
 
-    /// Returns a calculation that can be used.
+    /// Returns a calculation that hasn't expired.
     pub fn calculation(&self, id: &str) -> Result<&Value, Problem> {
         let param = "hooks[inputs][tax][calculation]";
         let found = self.find("tax.calculation", id, Some(param))?;
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// A payment has succeeded: its calculation becomes a recorded tax, unless it is one already.
+    /// Records the calculated tax of a succeeded payment, unless it is already recorded.
     pub fn record_tax(&mut self, intent: &str) {
         let calculation =
             self.get(intent)["hooks"]["inputs"]["tax"]["calculation"].as_str().map(str::to_owned);
@@ -117,7 +117,7 @@ impl State {
         }
     }
 
-    /// Adds the invoice of a session that was paid, and returns its id.
+    /// Adds the invoice of a paid session, and returns the id of the invoice.
     pub fn add_invoice(&mut self, session: &Value) -> String {
         let mut invoice = self.template("invoice");
         let id = self.new_id("in");

@@ -1,4 +1,4 @@
-//! Delivery of events to a receiver, signed.
+//! Delivery of signed events to a receiver.
 
 use ring::hmac;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub struct Endpoint {
     pub secret: String,
 }
 
-/// A delivery, and the status of its answer.
+/// A delivery, with the status of the response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
     pub event_id: String,
@@ -21,7 +21,7 @@ pub struct Delivery {
     pub status: Option<u16>,
 }
 
-/// Returns the header `Stripe-Signature` of a body.
+/// Returns the header `Stripe-Signature` for a body.
 pub fn sign(secret: &str, unix_seconds: i64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signature = hmac::sign(&key, format!("{unix_seconds}.{body}").as_bytes());
@@ -30,12 +30,12 @@ pub fn sign(secret: &str, unix_seconds: i64, body: &str) -> String {
 }
 
 impl FakeStripe {
-    /// Returns the events, the oldest first.
+    /// Returns the events, oldest first.
     pub fn events(&self) -> Vec<Value> {
         self.with(|account| account.state.all("event").into_iter().cloned().collect())
     }
 
-    /// Returns the events that weren't delivered, the oldest first.
+    /// Returns the undelivered events, oldest first.
     pub fn undelivered(&self) -> Vec<Value> {
         self.with(|account| {
             let state = &account.state;
@@ -43,12 +43,12 @@ impl FakeStripe {
         })
     }
 
-    /// Forgets which events weren't delivered.
+    /// Clears the list of undelivered events.
     pub fn drop_events(&self) {
         self.with(|account| account.state.undelivered.clear());
     }
 
-    /// Returns the signature and the body by which an event is delivered now.
+    /// Returns the signature and the body with which an event is delivered now.
     pub fn packed(&self, event_id: &str, secret: &str) -> (String, String) {
         self.with(|account| {
             let body = account.state.get(event_id).to_string();
@@ -56,7 +56,8 @@ impl FakeStripe {
         })
     }
 
-    /// Delivers an event, whether it was before or not. One that is taken isn't delivered by [`Self::deliver_new`].
+    /// Delivers an event, even if it was delivered before. After a successful delivery, [`Self::deliver_new`]
+    /// skips the event.
     pub async fn deliver(&self, to: &Endpoint, event_id: &str) -> Delivery {
         let (signature, body) = self.packed(event_id, &to.secret);
         let status = wire::post(&to.url, &signature, &body).await;
@@ -69,7 +70,7 @@ impl FakeStripe {
         })
     }
 
-    /// Delivers all undelivered events, in order. Events that aren't accepted are delivered again the next time.
+    /// Delivers all undelivered events in order. Events that aren't accepted stay undelivered.
     pub async fn deliver_new(&self, to: &Endpoint) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         for event in self.undelivered() {
@@ -78,7 +79,8 @@ impl FakeStripe {
         deliveries
     }
 
-    /// Delivers all undelivered events in any order, and some of them several times, also at once.
+    /// Delivers all undelivered events in random order, some of them several times, and some at the same
+    /// time.
     pub async fn deliver_wildly(&self, to: &Endpoint, chance: &mut Chance) -> Vec<Delivery> {
         let mut ids: Vec<_> =
             self.undelivered().iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! HTTP on connections of this machine: one request each.
+//! HTTP on local connections, with one request for each connection.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::api::{Answer, Request};
 
-/// Reads a request; `None` if the connection ends before it does.
+/// Reads a request. Returns `None` if the connection is closed before the request is complete.
 pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     let (head, body) = read_message(stream).await?;
     let mut lines = head.lines();
@@ -19,7 +19,7 @@ pub async fn read(stream: &mut TcpStream) -> Option<Request> {
     Some(Request { method, path: path.to_owned(), fields, headers: headers(lines) })
 }
 
-/// Answers a request as Stripe does.
+/// Sends an answer with Stripe's headers.
 pub async fn write(stream: &mut TcpStream, answer: &Answer, request_id: &str) {
     let replayed = if answer.is_replayed { "idempotent-replayed: true\r\n" } else { "" };
     let head = format!("request-id: {request_id}\r\n{replayed}content-type: application/json\r\n");
@@ -30,7 +30,7 @@ pub async fn write_bytes(stream: &mut TcpStream, status: u16, head: &str, body: 
     let length = body.len();
     let text =
         format!("HTTP/1.1 {status} x\r\n{head}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    // The client may have gone.
+    // The client may have disconnected already.
     if stream.write_all(text.as_bytes()).await.is_ok() {
         stream.shutdown().await.ok();
     }
@@ -44,13 +44,13 @@ pub async fn write_half(stream: &mut TcpStream, answer: &Answer) {
     stream.write_all(text.as_bytes()).await.ok();
 }
 
-/// Waits until the client goes.
+/// Waits until the client closes the connection.
 pub async fn wait_for_end(stream: &mut TcpStream) {
     let mut byte = [0];
     stream.read_exact(&mut byte).await.ok();
 }
 
-/// Posts an event to a receiver; returns the status of its answer, `None` without one.
+/// Posts an event to a receiver. Returns the status of the response, or `None` without a response.
 pub async fn post(url: &str, signature: &str, body: &str) -> Option<u16> {
     let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
     let exchange = async {
@@ -74,7 +74,7 @@ fn headers<'a>(lines: impl Iterator<Item = &'a str>) -> HashMap<String, String> 
     pairs.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())).collect()
 }
 
-/// Reads a head and a body of the length that it names.
+/// Reads a message head, and a body of the length in the head.
 async fn read_message(stream: &mut TcpStream) -> Option<(String, String)> {
     let mut bytes = Vec::new();
     loop {
