@@ -1,5 +1,5 @@
-//! A text is a key exactly when prefix, alphabet, length and checksum are right; a key parses to itself, and
-//! no change of one character gives another key.
+//! Checks that a text is parsed as a key exactly if its prefix, alphabet, length and checksum are right. A
+//! key is parsed to itself, and a typing mistake never results in another valid key.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -13,9 +13,9 @@ const CHECKSUM_CHARS: usize = 6;
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// Any two texts.
+    /// A random prefix and a random text.
     Any { prefix: &'a str, text: &'a str },
-    /// A valid key, and a typing mistake: a position and the typed text.
+    /// A valid key with a typing mistake: a position and the character typed there.
     Key { digits: [u8; SECRET_CHARS], place: u8, typed: char, swap: bool },
 }
 
@@ -30,7 +30,7 @@ fuzz_target!(|input: Input| match input {
         assert!(ApiKeySecret::parse("tk_", &key).is_some(), "{key}");
         let mut slip: Vec<char> = key.chars().collect();
         let place = usize::from(place) % slip.len();
-        // A CRC detects every burst of up to 32 bits: one character, or two neighbours.
+        // A CRC detects every error burst of up to 32 bits, such as one wrong character or two swapped ones.
         if swap && place + 1 < slip.len() && place + 1 != body.len() {
             slip.swap(place, place + 1);
         } else {
@@ -53,7 +53,7 @@ fn check(prefix: &str, text: &str) {
     assert_eq!(again.hash(), key.hash());
     let shown = key.redacted();
     assert_eq!(format!("{key:?}"), "***");
-    // Eight of 49 characters, and where they stand.
+    // The redacted form shows the prefix, the four characters after it, and the last four characters.
     let (head, tail) = (&text[..prefix.len() + 4], &text[text.len() - 4..]);
     assert_eq!(shown, format!("{head}…{tail}"), "{text}");
 }
@@ -67,7 +67,7 @@ fn is_key(prefix: &str, text: &str) -> bool {
         && text.ends_with(&checksum(&text[..prefix.len() + SECRET_CHARS]))
 }
 
-/// CRC32 (IEEE), bit by bit, in base62.
+/// Computes the CRC32 (IEEE) bit by bit, and returns it in base62.
 fn checksum(body: &str) -> String {
     let mut crc = u32::MAX;
     for byte in body.bytes() {

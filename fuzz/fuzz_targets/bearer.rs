@@ -1,5 +1,5 @@
-//! The gate accepts exactly one `Authorization` header with a valid bearer credential; other headers get the
-//! matching error, and every refusal is a 401.
+//! Checks that the gate accepts exactly one `Authorization` header with a valid bearer credential. Other
+//! headers get the matching error, and every refusal is a 401.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -15,7 +15,7 @@ use tollkeeper::tenants::access::KeyKind;
 
 static ADA: LazyLock<TestUser> = LazyLock::new(|| WORLD.user());
 
-/// A key with a right checksum that doesn't exist.
+/// A nonexistent key with a valid checksum.
 const UNKNOWN_KEY: &str = "tk_00000000000000000000000000000000000000000001LBmmQ";
 
 #[derive(Arbitrary, Debug)]
@@ -24,7 +24,7 @@ struct Input<'a> {
     door: Door,
 }
 
-/// The parts of generated headers.
+/// A part of a generated header.
 #[derive(Arbitrary, Debug)]
 enum Piece<'a> {
     Bytes(&'a [u8]),
@@ -53,7 +53,7 @@ fuzz_target!(|input: Input| {
         for piece in pieces {
             bytes.extend_from_slice(text_of(piece));
         }
-        // Invalid header values are refused earlier.
+        // The HTTP server refuses invalid header values earlier.
         if let Ok(value) = HeaderValue::from_bytes(&bytes) {
             headers.append(header::AUTHORIZATION, value);
             values.push(bytes);
@@ -104,7 +104,7 @@ fn check(error: &Error, credential: Option<&str>, door: Door) {
         (Some(_), _) => Code::InvalidAccessToken,
     };
     assert_eq!(error.code, expected, "{credential:?}");
-    // Nothing of the input is repeated in the answer.
+    // The answer repeats nothing of the input.
     if credential.is_some() {
         assert_eq!(error.public_message(), Error::new(expected).public_message());
     }
@@ -122,8 +122,8 @@ fn text_of<'a>(piece: &Piece<'a>) -> &'a [u8] {
     }
 }
 
-/// RFC 6750, section 2.1, implemented independently: one header, `bearer` in any case, a space, and the rest
-/// without surrounding white space.
+/// Implements RFC 6750, section 2.1, independently. Accepts one header with `bearer` in any case, a space,
+/// and the credential, without surrounding white space.
 fn credential(values: &[Vec<u8>]) -> Option<&str> {
     let [value] = values else {
         return None;

@@ -1,5 +1,5 @@
-//! The body reader accepts what serde_json accepts, except repeated keys in one object. A record accepts only
-//! what its published schema allows, and reports every other error.
+//! Checks that the body reader accepts the same JSON as serde_json, except objects with repeated keys. A
+//! record accepts only values that its published schema allows, and reports every other error.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     record::<CreateApiKey>(bytes, value.as_ref());
 });
 
-/// Checks a record; `value` is the body as JSON, if it is valid JSON.
+/// Checks a record. `value` is the body as JSON, if the body is valid JSON.
 fn record<T: Record<Api>>(bytes: &[u8], value: Option<&Value>) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -65,22 +65,22 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
     let is_object = bytes.is_empty() || value.is_some_and(Value::is_object);
     assert_eq!(error.code == Code::InvalidRequest, is_object, "{error}");
     assert_eq!(error.details.is_empty(), !is_object, "{error}");
-    // Contains a character that none of our messages has, so that a part of a message isn't mistaken for the
-    // password.
+    // The password contains a character that our messages don't contain, so that a part of a message isn't
+    // mistaken for the password.
     let password = value.and_then(|value| value.get("password")?.as_str()).filter(|text| text.contains('#'));
-    // Only a field without a name is reported without one.
+    // Only a field with an empty name is reported with an empty name.
     let nameless = value.is_some_and(|value| value.get("").is_some());
     for detail in &error.details {
         assert!(nameless || !detail.param.is_empty());
         assert!(!detail.code.is_empty() && !detail.message.is_empty());
         assert!(detail.message.len() < 1_000, "{}", detail.message);
-        // The name of an unknown field is repeated, regardless of its value.
+        // The name of an unknown field is repeated, even if it equals the password.
         let repeats = password.is_some_and(|password| detail.message.contains(password));
         assert!(!repeats || detail.code == "unknown_field", "{}", detail.message);
     }
 }
 
-/// Returns the first violation of the schema; knows the keywords of JSON Schema that our documents use.
+/// Returns the first violation of the schema. Supports the keywords of JSON Schema that our documents use.
 fn breaks(value: &Value, schema: &Value) -> Option<String> {
     let no = |what: &str| Some(format!("{what}: {value} by {schema}"));
     let types = match &schema["type"] {
@@ -109,7 +109,7 @@ fn breaks(value: &Value, schema: &Value) -> Option<String> {
     }
     match value {
         Value::String(text) => {
-            // The length of names is counted after trimming.
+            // The length of a name is checked after trimming.
             let length = text.trim().chars().count() as u64;
             let least = schema["minLength"].as_u64().unwrap_or(0);
             (length < least || schema["maxLength"].as_u64().is_some_and(|most| length > most))
@@ -144,7 +144,7 @@ fn breaks(value: &Value, schema: &Value) -> Option<String> {
     }
 }
 
-/// JSON as serde_json reads it, repeated keys and all.
+/// JSON as serde_json reads it, including repeated keys.
 #[derive(Debug)]
 enum Tree {
     Null,

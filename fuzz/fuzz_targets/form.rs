@@ -1,4 +1,4 @@
-//! An HTML form is read like the JSON body that it stands for: the same record, or the same mistakes.
+//! Checks that an HTML form is read like the equivalent JSON body: with the same record or the same errors.
 
 #![cfg_attr(feature = "engine", no_main)]
 

@@ -1,5 +1,6 @@
-//! The client's address is the peer's unless the peer is a trusted proxy; then it is the first untrusted hop
-//! from the right, or unknown if a hop before that is unreadable. Hops further left have no effect.
+//! Checks the client's address. It is the peer's address unless the peer is a trusted proxy. Behind a trusted
+//! proxy it is the first untrusted hop from the right, or unknown if a hop before that is unreadable. Hops
+//! further left have no effect.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -14,9 +15,9 @@ use tollkeeper::kernel::proxies::{client_address, forwarded_address, parse_range
 struct Input<'a> {
     peer: IpAddr,
     headers: Vec<Vec<Hop<'a>>>,
-    /// An address and its prefix length.
+    /// The trusted ranges: an address and a prefix length each.
     trusted: Vec<(IpAddr, u8)>,
-    /// The leftmost part, sent by the first client.
+    /// The leftmost part of the header, which the client invents.
     invention: &'a str,
 }
 
@@ -24,9 +25,9 @@ struct Input<'a> {
 enum Hop<'a> {
     Text(&'a str),
     Address(IpAddr),
-    /// With a port, or in brackets.
+    /// An address with a port, or in brackets.
     Dressed(IpAddr, u16),
-    /// A trusted address.
+    /// The address of a trusted proxy.
     Trusted(u8),
 }
 
@@ -48,7 +49,7 @@ fuzz_target!(|input: Input| {
     }
     let chain: Vec<&str> = headers.iter().flat_map(|header| header.split(',')).collect();
     assert_eq!(client, right_most(&chain, &is_trusted), "{headers:?}");
-    // The client's own values are on the left, and have no effect after an untrusted hop.
+    // Values that the client sends are on the left, and have no effect to the left of an untrusted hop.
     let stopped = chain.iter().any(|hop| read(hop).is_none_or(|address| !is_trusted(address)));
     if stopped && !chain.is_empty() {
         let more = std::iter::once(input.invention.as_bytes()).chain(hops());
@@ -73,7 +74,7 @@ fn text(hop: &Hop, trusted: &[(IpAddr, u8)]) -> String {
     }
 }
 
-/// The rule of `client_address`, implemented from the right.
+/// Implements the rule of `client_address` from the right.
 fn right_most(chain: &[&str], is_trusted: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let (last, before) = chain.split_last()?;
     let address = read(last)?;

@@ -1,5 +1,5 @@
-//! No text is accepted as an ID token without a signature by the provider's key, and a signed one is accepted
-//! only for its issuer, audience, nonce, and time.
+//! Checks that no text is accepted as an ID token without a signature by the provider's key. A signed token
+//! is accepted only with the right issuer, audience, nonce and time.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -54,9 +54,9 @@ static PROVIDER: LazyLock<Provider> = LazyLock::new(|| {
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// Any text.
+    /// A random text.
     Any(&'a str),
-    /// Any header and claims, with the provider's signature.
+    /// A random header and random claims, with a signature by the provider.
     Signed { header: &'a [u8], claims: &'a [u8] },
     /// Claims similar to valid ones.
     Claims {
@@ -86,7 +86,7 @@ fn is_taken(token: &str) -> bool {
 }
 
 fuzz_target!(|input: Input| match input {
-    // A signature can't be guessed.
+    // A random text has no valid signature.
     Input::Any(text) => assert!(!is_taken(text)),
     Input::Signed { header, claims } => {
         is_taken(&sign(header, claims));

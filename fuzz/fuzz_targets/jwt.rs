@@ -1,5 +1,6 @@
-//! Every accepted token is, byte for byte, one that we would sign for its claims: Ed25519 signatures are
-//! deterministic. Our tokens are accepted only for their kind, issuer, audience, and time.
+//! Checks that every accepted token equals the one that we would sign for its claims. This can be compared
+//! because Ed25519 signatures are deterministic. Our tokens are accepted only with the right kind, issuer,
+//! audience and time.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -18,18 +19,18 @@ use tollkeeper::ids::{SessionId, UserId};
 
 const ISSUER: &str = "https://keys.example.org";
 const AUDIENCE: &str = "platform";
-/// Maximum time that another clock may be ahead, in seconds.
+/// The maximum time that the clock of another server may be ahead, in seconds.
 const SKEW_S: i64 = 60;
 
 /// The keys of a deployment after a rotation.
 struct Keys {
-    /// The signing key; the older one still verifies.
+    /// The current signing key. The old key is still accepted.
     today: Keyset,
-    /// The older key, from the time when it signed.
+    /// The old key, as when it was the signing key.
     before: Keyset,
-    /// A removed key.
+    /// A key that isn't accepted.
     foreign: Keyset,
-    /// The signing key again, for texts that we would never sign.
+    /// The private key of `today`, for payloads that we would never sign.
     raw: Ed25519KeyPair,
 }
 
@@ -52,13 +53,13 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
 
 #[derive(Arbitrary, Debug)]
 enum Input<'a> {
-    /// Any text.
+    /// A random text.
     Any(&'a str),
-    /// Our header, a payload of arbitrary bytes, and our signature over both.
+    /// A header that we use and a payload of random bytes, with our signature.
     Signed { refresh: bool, payload: &'a [u8] },
-    /// The same with claims in another JSON notation.
+    /// Our claims in another JSON notation, with our signature.
     Rewritten { said: TokenFields<'a>, from: &'a str, to: &'a str },
-    /// A valid token, verified at any time, changed or not.
+    /// A token that we signed, possibly changed, and verified at any time.
     Ours { said: TokenFields<'a>, signer: Signer, now_ms: i64, edits: Vec<Edit> },
 }
 
@@ -81,7 +82,7 @@ struct TokenFields<'a> {
     lives_s: i64,
 }
 
-/// A change of one character.
+/// An edit of one character.
 #[derive(Arbitrary, Debug)]
 enum Edit {
     Replace(u16, char),
@@ -148,7 +149,7 @@ fn ours(said: &TokenFields, signer: Signer, now: Time, edits: &[Edit]) {
     judge(&edited, other, now).expect_err("the other kind");
 }
 
-/// Verifies, and compares an accepted token with the one that we would sign.
+/// Verifies a token. Asserts that an accepted token equals one that we would sign.
 fn judge(token: &str, kind: TokenKind, now: Time) -> Result<Claims, JwtError> {
     let verdict = KEYS.today.verify(token, kind, ISSUER, AUDIENCE, now);
     if let Ok(claims) = &verdict {
@@ -166,7 +167,7 @@ fn kind(refresh: bool) -> TokenKind {
 fn claims(said: &TokenFields) -> Claims {
     let id = |bytes: [u8; 16]| {
         let number = u128::from_be_bytes(bytes);
-        // The high part is a time in milliseconds of 48 bits.
+        // The high part of an id is a time of 48 bits, in milliseconds.
         (Time::from_unix_ms((number >> 80) as i64), number)
     };
     let ((sub_at, sub), (sid_at, sid)) = (id(said.sub), id(said.sid));
@@ -181,7 +182,7 @@ fn claims(said: &TokenFields) -> Claims {
     }
 }
 
-/// A valid signature over one of our headers and this payload.
+/// Returns a token with a header that we use, this payload, and a valid signature.
 fn sign_raw(kind: TokenKind, payload: &[u8]) -> String {
     let header = format!(r#"{{"alg":"EdDSA","typ":"{}","kid":"{}"}}"#, kind.typ(), KEYS.today.active_kid());
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(payload));

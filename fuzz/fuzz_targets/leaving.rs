@@ -1,5 +1,5 @@
-//! Leaving a stream costs at least nine tenths of the upstream's work until then, by its own count, and never
-//! more than all of it, for any stream and any point of leaving.
+//! Checks the cost of a stream whose client disconnects, for any stream and at any point. By the upstream's
+//! own count, it is at least nine tenths of the work done until then, and never more than all of it.
 
 #![cfg_attr(feature = "engine", no_main)]
 

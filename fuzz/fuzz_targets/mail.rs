@@ -1,5 +1,5 @@
-//! A mail with any name, link or text has exactly our headers, two parts with our texts, and only our tags in
-//! its HTML. An independent parser can read it.
+//! Checks that an e-mail with any name, link or text has exactly our headers, two parts with our texts, and
+//! only our tags in its HTML. An independent parser can read it.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -57,7 +57,7 @@ enum Input<'a> {
         username: &'a str,
         organization: &'a str,
     },
-    /// Values that a future template may pass.
+    /// Values that a future template could contain.
     Any {
         to: &'a str,
         subject: &'a str,
@@ -89,7 +89,7 @@ fuzz_target!(|input: Input| {
         },
     };
     deliver(&message);
-    // Most texts aren't an address; the rest of the mail is checked all the same.
+    // Most texts aren't valid addresses. The rest of the e-mail is checked with a valid address too.
     deliver(&Message { to: "ada@example.com".to_owned(), ..message });
 });
 
@@ -97,7 +97,7 @@ fn letter<'a>(template: Template, to: &'a str, public_url: &'a str, username: &'
     Letter { template, to, username, public_url, token: None, about: &NOTHING, failures: 0, at: now() }
 }
 
-/// Writes the mail, and checks that its tags don't depend on the inserted values.
+/// Creates the e-mail, and asserts that its tags don't depend on the inserted values.
 fn checked(letter: Letter<'_>) -> Message {
     let about = About { belongs_to: vec![String::new(); letter.about.belongs_to.len()], ..About::default() };
     let plain = Letter { token: letter.token.map(|_| ""), about: &about, ..letter };
@@ -107,8 +107,7 @@ fn checked(letter: Letter<'_>) -> Message {
     message
 }
 
-/// Returns the tags of our templates, without the address of a link; anything else that looks like a tag is a
-/// finding.
+/// Returns the tags of our templates, without the URLs of links. Fails if anything else looks like a tag.
 fn tags(html: &str) -> Vec<String> {
     let mut tags = Vec::new();
     let mut rest = html;
@@ -162,7 +161,7 @@ fn check(message: &Message) {
     }
 }
 
-/// Checks the lines of the mail, without a parser.
+/// Checks the lines of the e-mail without a parser.
 fn lines(raw: &str) {
     assert!(!raw.contains('\0') && !raw.contains('\r'), "{raw:?}");
     assert!(raw.lines().all(|line| line.len() <= 998), "{raw}");
@@ -176,7 +175,7 @@ fn lines(raw: &str) {
     assert!(due.is_empty(), "{due:?} are not in {head}");
 }
 
-/// Normalizes line ends, without empty lines at the end.
+/// Normalizes line breaks and removes empty lines at the end.
 fn normal(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n").trim_end_matches('\n').to_owned()
 }

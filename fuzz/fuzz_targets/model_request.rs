@@ -1,6 +1,7 @@
-//! An accepted model request reads the same for two readers: one that compares names exactly, and one that
-//! ignores case and takes the last of several members, as Go's `encoding/json` does. This holds for every
-//! name that is read or written here, also after the request was rewritten for an upstream.
+//! Checks that an accepted model request has the same meaning for two parsers. The first one compares names
+//! exactly. The second one ignores case and uses the last of several members, as Go's `encoding/json` does.
+//! This must be true for every name that tollkeeper reads or writes, including after the request was
+//! rewritten for an upstream.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -33,7 +34,7 @@ fuzz_target!(|body: &[u8]| {
     }
 });
 
-/// Compares what both readers find.
+/// Compares the values that both parsers find.
 fn compare(operation: Operation, body: &[u8]) {
     let Members(members) = serde_json::from_slice(body).expect("only objects are taken");
     for name in watched_names(operation) {
@@ -51,7 +52,7 @@ fn compare(operation: Operation, body: &[u8]) {
     }
 }
 
-/// Returns a name by simple case folding, each character for itself.
+/// Returns a name after simple case folding, which maps each character to one character.
 fn folded(name: &str) -> String {
     let single = |mut all: Box<dyn Iterator<Item = char>>, character: char| {
         all.next().filter(|_| all.next().is_none()).unwrap_or(character)

@@ -1,5 +1,5 @@
-//! A providers file is accepted as a whole or rejected with reasons, each with its line. No reason contains a
-//! secret.
+//! Checks that a providers file is accepted as a whole or rejected with reasons. Each reason has a line
+//! number and contains no secret.
 
 #![cfg_attr(feature = "engine", no_main)]
 

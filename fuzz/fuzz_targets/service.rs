@@ -1,5 +1,5 @@
-//! Bodies of the service listener. A body whose texts are all written as escapes is read like the body itself,
-//! whose texts are borrowed; a CloudEvent equals its event.
+//! Checks bodies of the service listener. A body whose strings consist of escapes is read like the original
+//! body, whose strings are borrowed. A CloudEvent is read like the equivalent event.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -21,27 +21,27 @@ enum Body<'a> {
     Events(Vec<Vec<Member<'a>>>),
 }
 
-/// A field by its number in the list of known fields, and its value.
+/// A field, given by its index in the list of known fields, and its value.
 #[derive(Arbitrary, Debug)]
 struct Member<'a> {
     field: u8,
     value: Word<'a>,
 }
 
-/// The parts of generated values.
+/// A part of a generated value.
 #[derive(Arbitrary, Debug)]
 enum Word<'a> {
     Text(&'a str),
-    /// Any text, as JSON.
+    /// A text that is inserted as JSON.
     Raw(&'a str),
     Number(i64),
     Good,
-    /// The same with its first character written as an escape.
+    /// The valid value with its first character written as an escape.
     Escaped,
     Null,
 }
 
-/// Field names and valid values.
+/// The field names, each with a valid value.
 const EVENT: &[(&str, &str)] = &[
     ("id", "\"e\""),
     ("source", "\"s\""),
@@ -89,7 +89,7 @@ fuzz_target!(|body: Body| {
     }
 });
 
-/// Builds an object with every required field, unless a member replaces it, so that most objects pass the
+/// Builds an object with every required field unless a member replaces the field. Most objects then pass the
 /// first checks.
 fn object(members: &[Member], fields: &[(&str, &str)]) -> String {
     let due = if fields == QUESTION { 3 } else { 7 };
@@ -126,7 +126,8 @@ fn read<T: Input<Api>>(bytes: &[u8], kind: &'static str) -> Result<T, Error> {
     WORLD.runtime.block_on(T::read(&WORLD.app.api, &mut call))
 }
 
-/// Formats an error for comparison. Messages about invalid JSON name a place in the text.
+/// Formats an error for comparison. Messages about invalid JSON are omitted, because they contain a position
+/// in the text.
 fn error_text(error: &Error) -> String {
     match error.code {
         Code::InvalidJson => format!("{:?}", error.code),
@@ -154,14 +155,14 @@ fn events(bytes: &[u8]) {
         words(read(Value::from(clouds).to_string().as_bytes(), "application/cloudevents-batch+json"));
     let clouds = clouds.expect("as many events as before");
     for (plain, cloud) in general.iter().zip(clouds) {
-        // An error names another field: `data.model` for `model`.
+        // The errors differ in the field name, such as `data.model` for `model`.
         let is_good = plain.starts_with("read");
         assert_eq!(is_good, cloud.starts_with("read"), "{plain}\n{cloud}");
         assert!(!is_good || *plain == cloud, "{plain}\n{cloud}");
     }
 }
 
-/// Writes every character of the texts in a JSON text as an escape.
+/// Replaces every character in the strings of a JSON text with an escape.
 fn with_escapes(bytes: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(bytes) else { return bytes.to_vec() };
     let (mut escaped, mut is_inside) = (String::new(), false);
@@ -176,7 +177,7 @@ fn with_escapes(bytes: &[u8]) -> Vec<u8> {
                     escaped.extend(characters.by_ref().take(4));
                 }
             }
-            // Escaped, a control character would become valid.
+            // A control character would become valid by escaping.
             '\0'..' ' => escaped.push(character),
             '"' => {
                 is_inside = !is_inside;
@@ -193,7 +194,7 @@ fn with_escapes(bytes: &[u8]) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// Returns the same event as a CloudEvent; non-objects stay unchanged.
+/// Returns the event as a CloudEvent. Values that aren't objects stay unchanged.
 fn cloud(event: &Value) -> Value {
     let Some(members) = event.as_object() else { return event.clone() };
     let mut cloud = json!({"specversion": "1.0", "type": "tollkeeper.usage.v1", "data": {}});

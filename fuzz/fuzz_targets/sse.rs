@@ -1,5 +1,6 @@
-//! A body gives the same events in any pieces: those of a second implementation, which reads the whole text
-//! line by line. The bytes of the events are the bytes of the body.
+//! Checks that a body results in the same events, regardless of how it is split. A second implementation
+//! reads the whole text line by line and must find the same events. The bytes of the events must be the bytes
+//! of the body.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -9,7 +10,7 @@ use gateway::sse::{Frame, Framer, MAX_EVENT_BYTES};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    /// The lengths of the first pieces; the rest is one piece.
+    /// The lengths of the first pieces. The last piece is the rest.
     lengths: Vec<u8>,
     body: &'a [u8],
 }
@@ -35,15 +36,15 @@ fuzz_target!(|input: Input| {
     assert_eq!(events, events_of(input.body));
 });
 
-/// The data of an event and its name.
+/// The data and the name of an event.
 type Event = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 fn parts(frame: &Frame) -> Event {
     (frame.data.as_ref().map(|data| data.to_vec()), frame.event.as_ref().map(|event| event.to_vec()))
 }
 
-/// The rules of the HTML standard on the whole body. Events without data count, and what follows the last
-/// blank line.
+/// Applies the rules of the HTML standard to the whole body. Also counts events without data, and an
+/// incomplete event after the last blank line.
 fn events_of(body: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     let (mut event, mut is_open): (Event, bool) = ((None, None), false);

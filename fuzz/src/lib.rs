@@ -1,7 +1,7 @@
-//! Shared helpers of the fuzz targets: an application with a fresh database and a fixed clock, and calls to
+//! Shared helpers of the fuzz targets: an application with a new database and a fixed clock, and requests to
 //! it.
 //!
-//! A target asserts what must hold for every input. docs/testing.md explains how to run them.
+//! Each target asserts properties that hold for every input. docs/testing.md explains how to run the targets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use tollkeeper::web::route::Listener;
 #[cfg(feature = "engine")]
 pub use libfuzzer_sys::fuzz_target;
 
-/// Defines a program that runs the inputs in the files given as arguments, as the engine would, to reproduce
-/// earlier findings.
+/// Defines a program that runs the inputs in the files given as arguments, as the fuzzing engine would. It
+/// reproduces earlier findings.
 #[cfg(not(feature = "engine"))]
 #[macro_export]
 macro_rules! fuzz_target {
@@ -43,9 +43,10 @@ macro_rules! fuzz_target {
 #[doc(hidden)]
 pub use arbitrary;
 
-/// Calls a function with the content of each file given as an argument.
+/// Calls a function with the content of each file that is given as an argument.
 ///
-/// # Panics A file can't be read.
+/// # Panics
+/// Panics if a file can't be read.
 #[cfg(not(feature = "engine"))]
 pub fn for_each_file(mut act: impl FnMut(&[u8])) {
     for path in std::env::args_os().skip(1) {
@@ -57,13 +58,13 @@ pub fn for_each_file(mut act: impl FnMut(&[u8])) {
 /// The time of every input.
 pub const NOW: &str = "2026-03-10T12:00:00.000Z";
 
-/// An application, and the runtime that it runs on.
+/// An application, and the runtime on which it runs.
 pub struct World {
     pub app: App,
     pub runtime: Runtime,
 }
 
-/// The one application of this process.
+/// The single application of this process.
 pub static WORLD: LazyLock<World> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let folder = folder();
@@ -86,8 +87,8 @@ pub fn now() -> Time {
     Time::parse(NOW).expect("a time")
 }
 
-/// Returns an empty folder of this process in the temporary folder. libFuzzer exits without a chance to
-/// remove it.
+/// Creates and returns a folder for this process in the temporary folder. The folder isn't removed, because
+/// libFuzzer exits without cleanup.
 pub fn folder() -> PathBuf {
     let path = std::env::temp_dir().join(format!("tollkeeper-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&path).expect("a folder for this process");
@@ -95,7 +96,7 @@ pub fn folder() -> PathBuf {
 }
 
 impl World {
-    /// Builds a request as the gate sees it.
+    /// Builds a request as the gate receives it.
     pub fn call(&self, method: Method, headers: HeaderMap, body: impl Into<Vec<u8>>) -> Call {
         Call {
             method,
@@ -111,7 +112,7 @@ impl World {
         }
     }
 
-    /// Sends a POST that must succeed; returns its `data`.
+    /// Sends a POST request that must succeed, and returns its `data`.
     pub async fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Value {
         let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = token {
