@@ -1,5 +1,5 @@
-//! The console in a browser: `tests/browser/console/` starts a server, fills it, and looks at every page in every
-//! state.
+//! The console in a browser. `tests/browser/console/` starts a server, fills it with data, and looks at every
+//! page in every state.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +13,8 @@ use support::faketime::FakeClock;
 use support::python;
 use support::world::Folder;
 
-/// Below `target/tmp`: every state at 320 px in light, and at 1280 px in dark.
+/// A folder below `target/tmp`. It gets pictures of every state at 320 px in light mode, and at 1280 px in
+/// dark mode.
 const PICTURES: &str = "console-pictures";
 
 #[test]
@@ -36,7 +37,7 @@ fn console_works_in_a_browser() {
         );
     }
     let folder = Folder::new();
-    // Invoices need past months.
+    // Invoices exist for past months only.
     if FakeClock::new(&folder.0, what).is_none() {
         return;
     }

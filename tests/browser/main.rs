@@ -1,7 +1,8 @@
-//! Pages in a real browser, against a server that is started as an operator would.
+//! Pages in a real browser. They are served by a server that is started as an operator starts it.
 //!
-//! Programs in Python drive it: `pages.py` the pages behind mails, `readme.py` the steps of the README,
-//! `console/` the console. A test belongs here if only a browser can find the mistakes that it looks for.
+//! Python programs drive the browser: `pages.py` tests the pages that e-mails link to, `readme.py` follows
+//! the steps of the README, and `console/` tests the console. A test belongs here if only a browser can find
+//! the mistakes that the test looks for.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +34,7 @@ use std::time::Duration;
 use support::python;
 use support::world::Folder;
 
-/// A server as an operator starts it, in its own folder. The end of the test kills it.
+/// A server, started as an operator starts it, with its own folder. It is killed at the end of the test.
 struct Server {
     process: Child,
     folder: Folder,
@@ -62,7 +63,7 @@ impl Server {
         Self { process, folder, url }
     }
 
-    /// Checks that a program against this server has succeeded.
+    /// Asserts that a program that used this server succeeded.
     fn check(&self, output: &Output) {
         assert!(
             output.status.success(),
@@ -82,12 +83,13 @@ impl Drop for Server {
     }
 }
 
-/// Prints that something was skipped; fails if `TOLLKEEPER_TEST_REQUIRE` asks for `browser`.
+/// Prints that a test is skipped. Fails if `TOLLKEEPER_TEST_REQUIRE` contains `browser`.
 fn skip(what: &str, why: &str) {
     python::skip_without("browser", what, why);
 }
 
-/// Returns a Python that can drive a Chromium. Returns `None`, and prints the reason, if something is missing.
+/// Returns a Python interpreter that can drive Chromium. If something is missing, prints the reason and
+/// returns `None`.
 fn browser(what: &str) -> Option<PathBuf> {
     let Some(python) = python::with("selenium") else {
         skip(what, "`python3` can't import `selenium`");

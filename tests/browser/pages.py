@@ -1,6 +1,6 @@
-"""Drives a browser through the API reference and the pages behind mail links: pages.py URL MAIL_FOLDER BROWSER_FOLDER.
+"""Tests the API reference and the pages that e-mails link to, in a browser: pages.py URL MAIL_FOLDER BROWSER_FOLDER.
 
-TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps a picture of every state at two sizes, light and dark.
+TOLLKEEPER_TEST_SCREENSHOTS=FOLDER stores a screenshot of every state at two sizes, in light and in dark mode.
 """
 
 import email
@@ -25,7 +25,8 @@ URL, MAILS, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.ar
 PICTURES = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
 EMAIL, PASSWORD, NEW_PASSWORD = "ada@example.com", "Correct-Horse-7-Staple", "Violet-Kettle-Orbit-9"
 
-# Every element with its own text, against the nearest opaque background: WCAG 2.2, 1.4.3 and 4.1.2.
+# Checks the contrast of every element with text to its nearest opaque background (WCAG 2.2, 1.4.3), and the labels of
+# fields (4.1.2).
 CHECK = """
 const parse = (color) => color.match(/[\\d.]+/g).map(Number);
 const light = (color) => {
@@ -85,7 +86,7 @@ def call(path, body, expected=200):
 def mailed_link(path):
     def attempt():
         for mail in sorted(MAILS.glob("*.eml"), reverse=True):
-            # A name that isn't ASCII makes the text quoted-printable.
+            # If a name isn't ASCII, the text is quoted-printable.
             text = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default).get_body(("plain",))
             for line in text.get_content().splitlines():
                 if line.startswith(f"{URL}{path}?token="):
@@ -117,7 +118,7 @@ def device(driver, width, height, scheme="light"):
 
 
 def look(driver, name, heading):
-    """Checks that the page has this heading, and is readable at every size, light and dark."""
+    """Checks that the page has this heading, and that it is readable at every size, in light and in dark mode."""
     found = [one.text for one in driver.find_elements(By.TAG_NAME, "h1")]
     assert found == [heading], (name, found, driver.page_source)
     for scheme in ("light", "dark"):
@@ -184,7 +185,7 @@ def reset(driver):
     assert alert.get_attribute("role") == "alert", alert.get_attribute("outerHTML")
     assert "The password needs a digit." in alert.text, alert.text
     assert element(driver, "#password").get_attribute("value") == ""
-    # From the summary the keyboard leads to the field.
+    # A link in the error summary moves the focus to the field.
     alert.find_element(By.TAG_NAME, "a").send_keys(Keys.ENTER)
     assert driver.switch_to.active_element.get_attribute("id") == "password"
     choose(driver, NEW_PASSWORD, PASSWORD)
@@ -200,7 +201,7 @@ def reset(driver):
 
 
 def press_without_filling(driver):
-    """Checks that the browser itself asks for required fields."""
+    """Checks that the browser itself reports required fields that are empty."""
     element(driver, "button").click()
     assert driver.switch_to.active_element.get_attribute("id") == "password"
     assert driver.current_url.startswith(f"{URL}/reset-password?token=")
@@ -282,7 +283,7 @@ def new_address(driver):
 def errors(driver):
     driver.get(f"{URL}/reset-password/")
     look(driver, "error-404", "Page not found")
-    # A slot may come free between our last attempt and the click.
+    # The rate limit may allow another request between our last attempt and the click.
     for _ in range(5):
         driver.get(f"{URL}/verify-email")
         element(driver, "#token").send_keys("x")

@@ -1,8 +1,8 @@
-"""Follows the README's steps in a browser, word by word: readme.py URL README FOLDER PROFILE
+"""Follows the steps of the README in a browser: readme.py URL README FOLDER PROFILE
 
-A step opens <ADDRESS>, fills in *LABEL* `VALUE`, and presses, chooses or ticks **NAME**: a link, a button or the label
-of a box. The lines of a block of `sh` run in FOLDER and print the address that "Open it" opens. A **VALUE** that nothing
-on the page is named like has to stand on the page.
+A step opens <ADDRESS>, fills in *LABEL* with `VALUE`, and clicks **NAME**: a link, a button, or the label of a
+checkbox. The lines of an `sh` block run in FOLDER and print the address that "Open it" opens. A **VALUE** that isn't
+the name of an element must be visible on the page.
 """
 
 import json
@@ -30,12 +30,12 @@ def steps():
 
 
 def has(css, text):
-    """Returns an expression of whether something has this text."""
+    """Returns a JavaScript expression that is true if a visible element has this text."""
     return f"[...document.querySelectorAll('{css}')].some((one) => one.checkVisibility() && one.innerText.trim() === {json.dumps(text)})"
 
 
 def says(text):
-    """Returns an expression of whether the page says this."""
+    """Returns a JavaScript expression that is true if the page contains this text."""
     return f"document.querySelector('main')?.innerText.includes({json.dumps(text)})"
 
 
@@ -52,7 +52,7 @@ class Reader:
         self.form = None
 
     def named(self, name):
-        """Returns the link, button or box with this name; a button of the form that was filled in comes first."""
+        """Returns the link, button or label with this name. Prefers an element of the form that was filled in last."""
         for place in [self.form, self.driver]:
             for css in ["button", "a", "label"]:
                 for element in place.find_elements(By.CSS_SELECTOR, css) if place else []:
@@ -71,7 +71,7 @@ class Reader:
 
     def follow(self, step):
         if step["lines"]:
-            # A reader whose mail isn't there yet looks again.
+            # The e-mail may not have been sent yet. A reader would try again.
             self.printed = waits.until(f"what {step['lines']} prints", lambda: self.run(step["lines"]))
         elif step["open"]:
             self.form = None
@@ -89,7 +89,7 @@ class Reader:
             self.press(step["name"])
 
     def run(self, lines):
-        """Returns the last word that the lines print."""
+        """Runs the lines, and returns the last word of their output."""
         done = subprocess.run(["bash", "-c", lines], cwd=FOLDER, capture_output=True, text=True)
         return done.stdout.split()[-1] if done.stdout else None
 

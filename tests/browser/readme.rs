@@ -1,4 +1,4 @@
-//! The README's steps in a browser: `tests/browser/readme.py` follows them word by word.
+//! The steps of the README in a browser. `tests/browser/readme.py` follows them literally.
 
 use std::process::{Command, Stdio};
 

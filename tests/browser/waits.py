@@ -1,15 +1,15 @@
-"""Waits for what happens on pages: the next one, or a change of this one. The page tells; nobody looks again after a while."""
+"""Waits for changes of a page or for the next page. The browser reports them, so that no polling is needed."""
 
 import time
 
 from selenium.common.exceptions import JavascriptException, TimeoutException
 from selenium.webdriver.common.by import By
 
-# A wait of this length is a failure. Only failures take so long, so that a busy machine has enough time;
-# drivers are given up after 120 seconds.
+# The timeout in seconds. It is generous for slow machines, because only failures reach it. Drivers time out after 120
+# seconds.
 SECONDS = 90
 
-# A page that has to be left never answers: its end ends the script.
+# On a page that is left, this script never returns. It ends with the page.
 NEXT = """
 const done = arguments[0];
 if (%s) document.readyState === 'complete' ? done() : addEventListener('load', () => done());
@@ -29,19 +29,19 @@ look();
 
 
 def leave(driver, act):
-    """Does what leads to another page, and waits for that one."""
+    """Performs an action that opens another page, and waits for that page."""
     driver.execute_script("window.isOld = true")
     act()
     arrive(driver)
 
 
 def arrive(driver, there="!window.isOld"):
-    """Waits until a page is loaded of which this expression is true."""
+    """Waits until a page for which this expression is true is loaded."""
     watch(driver, f"a page with {there}", NEXT % there)
 
 
 def wait(driver, what, condition):
-    """Waits until a change, of this page or to another, makes this expression true."""
+    """Waits until a change of this page, or the next page, makes this expression true."""
     watch(driver, what, CHANGE % condition)
 
 
@@ -52,20 +52,20 @@ def watch(driver, what, script):
         try:
             return driver.execute_async_script(script)
         except (JavascriptException, TimeoutException):
-            # The page was left, which drivers report like a script that fails or takes too long: the next one is asked.
+            # When a page is left, drivers report a failed script or a timeout. The script runs again on the next page.
             continue
     text = driver.find_element(By.TAG_NAME, "body").text
     raise AssertionError(f"{what} did not come in {SECONDS} seconds, on {driver.current_url}: {text[:2000]}")
 
 
 def until(what, attempt):
-    """Tries until the attempt returns something: only for what other processes do, of which no page and no handle tells."""
+    """Polls until the attempt returns a value. Only for results of other processes, for which a page can't wait."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         try:
             if found := attempt():
                 return found
         except OSError:
-            pass  # It isn't there yet.
+            pass  # The other process isn't ready yet.
         time.sleep(0.05)
     raise AssertionError(f"{what} did not come in {SECONDS} seconds")

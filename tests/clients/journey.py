@@ -1,8 +1,8 @@
-"""Makes the journey of the README, and goes on to the other subjects, with the client that `openapi-python-client` made
-of the server's own document.
+"""Follows the steps of the README and then uses the other operations, with the client that `openapi-python-client`
+generated from the server's OpenAPI document.
 
-The one argument is a JSON object: the URLs of both listeners, the service token, and the folder of mails. Prints "all
-good", or fails. mypy checks this file together with the client.
+The only argument is a JSON object with the URLs of both listeners, the service token, and the folder of e-mails. Prints
+"all good", or fails. mypy checks this file together with the client.
 """
 
 import datetime
@@ -138,21 +138,21 @@ T = TypeVar("T")
 
 
 def done(answer: T | EnvelopedError | BareError | None) -> T:
-    """Returns a successful answer."""
+    """Returns an answer that must be a success."""
     if answer is None or isinstance(answer, (EnvelopedError, BareError)):
         raise AssertionError(f"a success was due: {answer}")
     return answer
 
 
 def refused(answer: object, code: ErrorCode) -> EnvelopedError:
-    """Returns the error of a refusal."""
+    """Returns the error of an answer that must be a refusal with this code."""
     assert isinstance(answer, EnvelopedError), answer
     assert answer.error.code is code and answer.status_message == code.value.upper(), answer
     return answer
 
 
 def mailed_link(address: str, page: str) -> str:
-    """Returns the token of the newest link to a page in the mails to an address."""
+    """Returns the token of the newest link to a page in the e-mails to an address."""
     link = re.compile(rf"^{re.escape(setup['public'])}/{page}[?#]token=([A-Za-z0-9_-]{{43}})\s*$", re.MULTILINE)
     for _ in range(400):
         mails = sorted(pathlib.Path(setup["mails"]).glob("*.eml"), key=lambda mail: mail.stat().st_mtime_ns, reverse=True)
@@ -166,7 +166,7 @@ def mailed_link(address: str, page: str) -> str:
 
 
 def sign_up(name: str) -> AuthenticatedClient:
-    """Registers, verifies by the link in the mail, and logs in."""
+    """Registers an account, verifies it with the link in the e-mail, and logs in."""
     email = f"{name}@example.com"
     registered = done(
         register.sync(client=anyone, body=RegisterRequest(email=email, password=PASSWORD, username=name))
@@ -191,7 +191,7 @@ def log_in(name: str, password: str) -> AuthenticatedClient:
     return AuthenticatedClient(base_url=setup["public"], token=refreshed.access_token)
 
 
-# Without a credential.
+# Operations without a credential.
 anyone = Client(base_url=setup["public"])
 assert done(get_health.sync(client=anyone)).status == "ok"
 readiness = done(get_readiness.sync(client=anyone))
@@ -220,7 +220,7 @@ reset = ResetPasswordRequest(
 done(reset_password.sync(client=anyone, body=reset))
 ada = log_in("ada", THIRD_PASSWORD)
 
-# An organization, a repetition of the request, and the error of a second one with its name.
+# An organization, a repeated request, and the error for a second organization with the same name.
 acme = CreateOrganizationRequest(name="Acme")
 created = done(create_organization.sync(client=ada, body=acme, idempotency_key="acme-1")).data
 assert created.owner.username == "ada" and created.settings.default_role is OrganizationRole.MEMBER
@@ -236,7 +236,7 @@ error = refused(taken.parsed, ErrorCode.NAME_TAKEN).error
 assert (error.type_, error.param, error.details[0].param) == (ErrorType.INVALID_REQUEST_ERROR, "name", "name"), error
 assert [one.name for one in done(list_organizations.sync(client=ada, search="acm")).data.organizations] == ["Acme"]
 
-# A change that expects a version.
+# An update that requires a version.
 version = get_organization.sync_detailed(org, client=ada).headers["etag"]
 described = UpdateOrganizationRequest(
     description="Engines", settings=UpdateOrganizationRequestSettings(allow_public_projects=True)
@@ -298,7 +298,7 @@ assert rotated.key != key.key and rotated.grace_period_ends > rotated.rotation_d
 assert done(end_api_key_rotation.sync(org, project.id, key.id, client=ada)).data.id == key.id
 refused(end_api_key_rotation.sync(org, project.id, key.id, client=ada), ErrorCode.NO_ROTATION_PENDING)
 
-# Models, and a chat.
+# Models and a chat.
 program = AuthenticatedClient(base_url=setup["public"], token=rotated.key)
 assert [model.id for model in done(list_models.sync(client=program)).data] == ["svc-1"]
 model = done(get_model.sync("svc-1", client=program))
@@ -309,7 +309,7 @@ done(create_chat_completion.sync(client=program, body=CreateChatCompletionReques
 lacking = create_chat_completion.sync(client=program, body=CreateChatCompletionRequest(model="none", messages=[message]))
 assert isinstance(lacking, BareError) and lacking.error.code is ErrorCode.MODEL_NOT_FOUND, lacking
 
-# Its price.
+# The price of the chat.
 usage = done(get_project_usage.sync(org, project.id, client=program)).data
 chat = usage.usage[0].chat
 assert (chat.requests, chat.tokens.prompt, chat.tokens.completion, chat.amount) == (1, 3, 42, 0.000258), usage
@@ -342,7 +342,7 @@ for status in (EventStatus.ACCEPTED, EventStatus.DUPLICATE):
     assert [(result.id, result.status, result.code) for result in results] == [("call-1", status, None)], results
 assert "tollkeeper_" in done(get_metrics.sync(client=service))
 
-# Reports and money.
+# Reports and billing.
 report = done(get_organization_usage.sync(org, client=ada, group_by="month,model")).data
 assert [(row.model, row.chat.amount) for row in report.usage] == [("svc-1", 0.006128)], report
 assert report.total.chat.requests == 2 and report.total.embeddings.requests == 0
@@ -381,7 +381,7 @@ assert [(one.id, one.event_id, one.event_type) for one in deliveries] == [(test.
 done(delete_webhook.sync(org, hook.id, client=ada))
 refused(get_webhook.sync(org, hook.id, client=ada), ErrorCode.WEBHOOK_NOT_FOUND)
 
-# The audit log, and the ends.
+# The audit log and deletions.
 log = done(list_audit_log.sync(org, client=ada, action=AuditAction.API_KEY_ROTATED)).data
 assert [(entry.target, entry.actor.username) for entry in log.entries] == [(key.id, "ada")], log
 done(delete_organization_member.sync(org, bob_id, client=bob))

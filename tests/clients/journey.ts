@@ -1,13 +1,13 @@
-// Makes the journey of the README, and goes on to the other subjects, with the client that `@hey-api/openapi-ts` made of
-// the server's own document.
+// Follows the steps of the README and then uses the other operations, with the client that `@hey-api/openapi-ts`
+// generated from the server's OpenAPI document.
 //
-// The one argument is a JSON object: the URLs of both listeners, the service token, and the folder of mails. Prints "all
-// good", or fails. `tsc --strict` checks this file together with the client.
+// The only argument is a JSON object with the URLs of both listeners, the service token, and the folder of e-mails.
+// Prints "all good", or fails. `tsc --strict` checks this file together with the client.
 
 import * as api from "./tollkeeper-client";
 import { createClient, type Client } from "./tollkeeper-client/client";
 
-// The parts of Node that this file needs; its types are in another package.
+// The parts of Node that this file uses. Node's own types are in another package.
 declare const process: { argv: string[]; exitCode?: number };
 declare const require: (name: "node:fs") => {
   existsSync(path: string): boolean;
@@ -34,13 +34,13 @@ function equal<T>(found: T, due: T): void {
   check(JSON.stringify(found) === JSON.stringify(due), { found, due });
 }
 
-/** Returns a successful answer. */
+/** Returns an answer that must be a success. */
 function done<D, E>(answer: { data: D; error: undefined } | { data: undefined; error: E }): D {
   if (answer.data === undefined) throw new Error(`a success was due: ${JSON.stringify(answer.error)}`);
   return answer.data;
 }
 
-/** Returns the error of a refusal with this status and code. */
+/** Returns the error of an answer that must be a refusal with this status and code. */
 function refused(answer: { error?: api.EnvelopedError; response: Response }, status: number, code: api.ErrorCode): api.Error {
   const error = answer.error?.error;
   check(error !== undefined && answer.response.status === status && error.code === code, answer.error);
@@ -51,7 +51,7 @@ function client(baseUrl: string, token?: string): Client {
   return createClient(token === undefined ? { baseUrl } : { baseUrl, auth: token });
 }
 
-/** Returns the token of the newest link to a page in the mails to an address. */
+/** Returns the token of the newest link to a page in the e-mails to an address. */
 async function mailedLink(address: string, page: string): Promise<string> {
   for (let attempt = 0; attempt < 400; attempt++) {
     const names = files.existsSync(setup.mails) ? files.readdirSync(setup.mails) : [];
@@ -75,7 +75,7 @@ async function logIn(name: string, password: string): Promise<Client> {
   return client(setup.public, refreshed.data.access_token);
 }
 
-/** Registers, verifies by the link in the mail, and logs in. */
+/** Registers an account, verifies it with the link in the e-mail, and logs in. */
 async function signUp(name: string): Promise<Client> {
   const email = `${name}@example.com`;
   const { data } = done(await api.register({ client: anyone, body: { email, password, username: name } }));
@@ -120,13 +120,13 @@ async function organization(ada: Client): Promise<{ organization_id: string }> {
   const other = await api.createOrganization({ client: ada, headers: key, body: { name: "Other" } });
   refused(other, 409, "idempotency_key_reused");
   equal([created.owner.username, created.settings.default_role], ["ada", "member"]);
-  // The error of a second one with its name.
+  // The error for a second organization with the same name.
   const error = refused(await api.createOrganization({ client: ada, body: { name: "Acme" } }), 409, "name_taken");
   equal([error.type, error.param, error.details[0]?.param], ["invalid_request_error", "name", "name"]);
   const found = done(await api.listOrganizations({ client: ada, query: { search: "acm" } })).data.organizations;
   equal(found.map((one) => one.name), ["Acme"]);
   const path = { organization_id: created.id };
-  // A change that expects a version.
+  // An update that requires a version.
   const version = (await api.getOrganization({ client: ada, path })).response.headers.get("etag") ?? "";
   const headers = { "If-Match": version };
   const body = { description: "Engines", settings: { allow_public_projects: true } };
@@ -201,7 +201,7 @@ async function calls(path: { organization_id: string; project_id: string }, key_
   equal([lacking.response.status, lacking.error?.error.code], [404, "model_not_found"]);
   const message = await api.createMessage({ client: program, body: { model: "none", messages, max_tokens: 10 } });
   equal([message.error?.type, message.error?.error.type], ["error", "not_found_error"]);
-  // Its price.
+  // The price of the chat.
   const [row] = done(await api.getProjectUsage({ client: program, path })).data.usage;
   equal([row?.chat.requests, row?.chat.tokens.prompt, row?.chat.tokens.completion, row?.chat.amount], [1, 3, 42, 0.000258]);
   equal([row?.date, row?.api_key_id], [new Date().toISOString().slice(0, 10), key_id]);
@@ -247,7 +247,7 @@ async function money(ada: Client, path: { organization_id: string; project_id: s
   const sum = moved.data.movements.reduce((sum, movement) => sum + movement.amount, 0);
   equal(sum.toFixed(9), summary.balance.available.toFixed(9));
   const headers = { accept: "text/csv" };
-  // The generator knows one type of an answer, which is JSON.
+  // The generated client has only the JSON type of this answer, which can also be a file.
   const file: unknown = done(await api.listMovements({ client: ada, path, headers, parseAs: "text" }));
   check(typeof file === "string" && file.startsWith("id,time,kind,amount,currency,reference\r\n"), file);
   const limits = done(await api.getOrganizationLimits({ client: ada, path })).data;

@@ -1,4 +1,4 @@
-"""Accounts, sessions, and the pages behind mailed links."""
+"""Accounts, sessions, and the pages that e-mails link to."""
 
 import base64
 import hmac
@@ -46,7 +46,7 @@ def documents(w):
     w.transcript.document("GET /openapi.json", document.text)
     printed = w.installation.command("openapi").stdout
     w.transcript.document("tollkeeper openapi", json.dumps({"equal": json.loads(printed) == json.loads(document.text)}))
-    # Pages made of the same document.
+    # The pages are generated from the same document.
     for path in ["/docs", "/docs/accounts"]:
         page = w.installation.send("public", "GET", path)
         w.transcript.answers.append(("public", "GET", path, page.status))
@@ -184,7 +184,7 @@ def settings(w):
 
 
 def code_of(secret, time):
-    """Returns the code that an authenticator app shows (RFC 6238)."""
+    """Returns the code that an authenticator app shows at this time (RFC 6238)."""
     step = struct.pack(">q", int(time.timestamp()) // 30)
     digest = hmac.digest(base64.b32decode(secret), step, "sha1")
     number = struct.unpack_from(">I", digest, digest[19] & 15)[0] & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""The models of the walk."""
+"""The model catalog of the walk."""
 
 CATALOG = """\
 currency = "USD"
@@ -126,16 +126,16 @@ def write(folder):
 
 
 def extend(path):
-    """Adds one model."""
+    """Adds one model to the catalog."""
     more = MODELS.split("[[models]]")[1].replace("chat-1", "chat-3")
     path.write_text(CATALOG + MODELS + "\n[[models]]" + more)
 
 
 def add_upstreams(path, port):
-    """Adds upstreams, and a model for each thing that a call may meet."""
+    """Adds upstreams, and a model for each outcome of a call."""
     text = CATALOG + MODELS
     server = f"http://127.0.0.1:{port}/v1"
-    # Nothing listens on the port for discarded packets.
+    # Nothing listens on port 9, the discard port.
     for name, kind, url in [("demo", "demo", None), ("engine", "vllm", server), ("single", "llamacpp", server),
                             ("down", "vllm", "http://127.0.0.1:9/v1")]:
         text += f'\n[[upstreams]]\nid = "{name}"\nkind = "{kind}"\n' + (f'url = "{url}"\n' if url else "")

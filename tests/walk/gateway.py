@@ -1,4 +1,4 @@
-"""Model calls through the gateway, by the demo and by servers that fail."""
+"""Model calls through the gateway, to the demo and to servers that fail."""
 
 import http.server
 import json
@@ -12,7 +12,7 @@ EVENT = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason"
 
 
 class Engine(http.server.BaseHTTPRequestHandler):
-    """Fails as the name of the model says."""
+    """Fails as the name of the requested model asks for."""
 
     protocol_version = "HTTP/1.1"
 
@@ -49,7 +49,7 @@ def walk(w):
 
 
 def reload(w, has_models):
-    """Reads the catalog again, and waits until it has the models of this chapter, or hasn't them any more."""
+    """Reloads the catalog, and waits until the models of this chapter are available, or no longer available."""
     w.installation.command("catalog", "reload")
     bearer = [("authorization", f"Bearer {w.bearers['ada']}")]
 
@@ -76,7 +76,7 @@ def calls(w):
 
 
 def others(w, chat):
-    """The operations beside chats, each once well, once as a stream, and once refused."""
+    """Calls the operations other than chat: each once successfully, once as a stream, and once refused."""
     demo, down, missing = {"model": "gate-demo"}, {"model": "gate-down"}, {"model": "nothing"}
     prompt, question = {"prompt": "Once upon", "max_tokens": 3}, {"input": "Who are you?", "max_output_tokens": 3}
     w.post("/v1/completions", {**demo, **prompt}, "chat key")

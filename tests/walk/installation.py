@@ -1,4 +1,4 @@
-"""The installation under test: its clock, its database, its processes."""
+"""The installation under test, with its clock, its database and its processes."""
 
 import atexit
 import datetime
@@ -16,8 +16,9 @@ import subprocess
 import threading
 import time
 
-# The start time of every walk: at noon, so that no day ends in it, and far ahead. A signal that comes while libfaketime works
-# sees true time; were that later than the walk's, every timeout of PostgreSQL would be over by it.
+# The time at which every walk starts. The walk starts at noon, so that the day doesn't change, and far in the future.
+# When a signal interrupts libfaketime, the process sees the real time. If that were later than the time of the walk,
+# all timeouts of PostgreSQL would expire.
 BASE = datetime.datetime(2040, 3, 10, 12, tzinfo=datetime.timezone.utc)
 TIMEOUT_S = 60
 SERVICE_TOKEN = "svc_of-the-walk-through-all-operations"
@@ -26,7 +27,7 @@ PUBLIC_URL = "http://tollkeeper.test"
 
 
 def until(holds, what):
-    """Waits until this returns a true value, and returns it."""
+    """Waits until `holds` returns a true value, and returns this value."""
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         found = holds()
@@ -37,7 +38,8 @@ def until(holds, what):
 
 
 class Clock:
-    """The fake clock of every process of the installation, by libfaketime. Durations stay true."""
+    """The fake clock of all processes of the installation, set through libfaketime. It changes the date, but not how
+    fast time passes."""
 
     def __init__(self, folder):
         places = glob.glob("/usr/lib/*/faketime/libfaketime.so.1") + ["/usr/lib/faketime/libfaketime.so.1"]
@@ -75,7 +77,7 @@ class Clock:
 
 
 class Postgres:
-    """A throwaway PostgreSQL on the same clock, on a unix socket in the folder."""
+    """A temporary PostgreSQL server on the same clock. It listens on a Unix socket in the folder."""
 
     def __init__(self, folder, clock):
         self.binaries = find_postgres()
@@ -106,7 +108,8 @@ class Postgres:
     def start(self):
         options = {"listen_addresses": "", "fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB",
                    "log_min_messages": "panic", "autovacuum": "off"}
-        # Not for the program that changes the user: files shared by libfaketime would be root's.
+        # Only the server gets these variables. If the program that switches users got them, the shared files of
+        # libfaketime would belong to root.
         environment = [f"{name}={value}" for name, value in self.clock.environment().items()]
         words = self.command("postgres", "-D", str(self.folder / "data"), "-k", str(self.folder),
                              *[word for name, value in options.items() for word in ("-c", f"{name}={value}")],
@@ -118,7 +121,7 @@ class Postgres:
 
     def stop(self):
         if self.server:
-            # Clients are cut off, not waited for.
+            # Closes the connections of clients instead of waiting for them.
             self.server.send_signal(signal.SIGINT)
             self.server.wait()
             self.server = None
@@ -129,7 +132,8 @@ class Postgres:
 
 
 def find_postgres():
-    """Returns the folder of PostgreSQL's programs: from PATH, or the newest installed by Debian or a derivative."""
+    """Returns the folder with PostgreSQL's programs: from PATH, or of the newest version that Debian or a derivative
+    has installed."""
     initdb = shutil.which("initdb")
     if initdb:
         return os.path.dirname(os.path.realpath(initdb))
@@ -169,7 +173,7 @@ class Ended:
 
 
 class Installation:
-    """A data folder, its configuration, and the server over it."""
+    """A data folder, its configuration, and the server that uses them."""
 
     def __init__(self, binary, folder, clock, database_url, settings):
         self.binary, self.folder, self.clock = binary, folder, clock
@@ -197,7 +201,7 @@ class Installation:
                 **{name: value for name, value in settings.items() if value is not None}}
 
     def start(self, **changes):
-        """Starts the server with some settings changed, and waits until it listens."""
+        """Starts the server with changed settings, and waits until it listens."""
         for _ in range(10):
             self.addresses = {"public": free_port(), "service": free_port()}
             self.changes = {**changes,
@@ -237,7 +241,7 @@ class Installation:
             self.process.wait()
 
     def send(self, listener, method, target, headers=(), body=None):
-        """Sends one request over a separate connection."""
+        """Sends one request on its own connection, and returns the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.addresses[listener], timeout=TIMEOUT_S)
         try:
             connection.putrequest(method, target, skip_accept_encoding=True)
@@ -251,7 +255,7 @@ class Installation:
                 try:
                     connection.send(body)
                 except (BrokenPipeError, ConnectionResetError):
-                    # Refused before it was read.
+                    # The server refused the request before it had read the body.
                     pass
             response = connection.getresponse()
             return Answer(response.status, response.getheaders(), response.read())
@@ -259,7 +263,7 @@ class Installation:
             connection.close()
 
     def send_raw(self, listener, data, then_wait=True):
-        """Sends raw bytes and returns the answer; without waiting, returns the connection."""
+        """Sends raw bytes and returns the answer. If `then_wait` is false, returns the open connection instead."""
         stream = socket.create_connection(("127.0.0.1", self.addresses[listener]), timeout=TIMEOUT_S)
         stream.sendall(data)
         return read_answer(stream) if then_wait else stream
@@ -270,7 +274,7 @@ class Installation:
         return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     def mails(self):
-        """Returns unread mails: path, sender, recipient, subject, text; the oldest first."""
+        """Returns the unread e-mails, oldest first: path, sender, recipient, subject and text."""
         found = []
         for path in sorted((self.data / "mail").glob("*.eml")):
             if path.name not in self.read_mails:

@@ -1,4 +1,4 @@
-"""API keys: managing them, calling with them, and the models that they see."""
+"""API keys: how they are managed, calls with them, and the models that they can use."""
 
 from organizations import UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Servers with tiny limits, with other settings, and with clients that are slow or greedy."""
+"""Servers with tiny limits, with other settings, and with slow or greedy clients."""
 
 import threading
 import time
@@ -145,7 +145,7 @@ def bodies(w):
         w.raw("public", head(path, 100), f"a body for {path} that doesn't end")
     w.raw("service", head("/service/v1/usage", 100, w.bearers["service"]), "a body that doesn't end")
     restart(w, TOLLKEEPER_SERVER__BODY_BUDGET_BYTES="67108864")
-    # All of each body but its last byte.
+    # The body without its last byte.
     usage = head("/service/v1/usage", 2**20, w.bearers["service"]) + b" " * (2**20 - 2)
     held = [w.installation.send_raw("service", usage, then_wait=False) for _ in range(64)]
     metric = 'tollkeeper_queue_length{queue="request_body_bytes"} 67108864'

@@ -1,4 +1,4 @@
-"""Usage and money within the month."""
+"""Usage and money within a month."""
 
 import time
 
@@ -30,7 +30,7 @@ def reports(w):
         for caller in ["bob", "cem", "vic", "eve", "whole key", "anonymous"]:
             w.get(path, caller)
     w.get(f"{w.search}/usage", "ada")
-    # A key's last use is written every three seconds.
+    # The last use of a key is written every three seconds.
     time.sleep(4)
     w.get(f"{w.bot}/api-keys/{w.ids['whole key']}", "ada", last_use=True)
     w.get(f"{w.bot}/api-keys/{w.ids['chat key']}", "ada")
@@ -143,7 +143,7 @@ def budgets(w):
 
 
 def payments(w):
-    """Payments are off: what is there can be read, and nothing is changed."""
+    """Covers disabled payments: existing data can be read, but nothing can be changed."""
     w.chapter("payments")
     billing = f"{w.acme}/billing"
     for caller in ["ada", "bob", "cem", "eve", "whole key", "anonymous"]:

@@ -1,4 +1,4 @@
-"""Time: a moved clock, expiries, invoices, and deleted organizations."""
+"""Time: clock changes, expiry, invoices, and deleted organizations."""
 
 import datetime
 
@@ -18,12 +18,12 @@ def walk(w):
 
 
 def move(w, notices, **by):
-    """Moves the clock of the running server, and waits until it notices."""
+    """Advances the clock of the running server, and waits until the server reports `notices`."""
     w.clock.advance(datetime.timedelta(**by))
 
     def is_settled():
         text = w.installation.send("public", "GET", "/readyz").text
-        # The feed of changes is believed again as soon as it has been read by the new time.
+        # The feed of changes is trusted again once it was read at the new time.
         return notices in text and '"feed"' not in text
 
     w.wait_for(is_settled)

@@ -1,4 +1,4 @@
-"""The commands of operators while the server runs."""
+"""Operator commands while the server runs."""
 
 import catalog
 
@@ -83,7 +83,7 @@ def metrics(w):
     w.transcript.answers.append(("service", "GET", "/metrics", answer.status))
     w.transcript.line(f"#### GET /metrics, without its values\n< {answer.status}")
     lines = {line for line in answer.text.splitlines() if line.startswith("# ")}
-    # The values of usage events and decisions, but only the labels of other metrics.
+    # Shows the values of usage events and decisions, but only the labels of other metrics.
     for line in answer.text.splitlines():
         name, _, value = line.rpartition(" ")
         if name.startswith(("tollkeeper_usage_events_total", "tollkeeper_decisions_total")):

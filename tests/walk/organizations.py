@@ -1,6 +1,6 @@
-"""Organizations, their members and invitations, projects and theirs."""
+"""Organizations with members and invitations, and projects with members."""
 
-# A well-formed id that doesn't exist.
+# A well-formed id of an organization that doesn't exist.
 UNKNOWN = "01h2xcejqtf2nbrexx3vqjhp41"
 LONG = "x" * 101
 
@@ -115,7 +115,7 @@ def invitations(w):
         w.get(f"{all_of}{query}", "bob")
     for caller in ["cem", "eve", "anonymous"]:
         w.get(all_of, caller)
-    # Bob is an admin, and may not make owners.
+    # Bob is an admin, who can't invite owners.
     for caller in ["bob", "cem", "eve", "anonymous", "ada"]:
         w.post(f"{sent['gone']}/resend", None, caller)
     second = w.mail("gone@example.com", "Invitation")
@@ -148,7 +148,7 @@ def audit_log(w):
 def webhooks(w):
     w.chapter("webhooks")
     all_of = f"{w.acme}/webhooks"
-    # A name without an address: every attempt fails.
+    # The host has no IP address, so every attempt fails.
     good = {"url": "https://events.invalid/in", "events": ["invoice.paid", "credit.added"]}
     for body in [{}, {"url": "events.invalid", "events": []}, {**good, "events": ["webhook.test", "fly"]},
                  {**good, "url": "https://ada:word@events.invalid/"}, {**good, "url": "http://events.invalid/"},

@@ -1,5 +1,5 @@
-"""Refusals that all operations have in common: of credentials, roles, ids, bodies and methods. A new operation of the
-OpenAPI document is among them by itself."""
+"""Refusals that all operations have in common: of credentials, roles, ids, bodies and methods. New operations of the
+OpenAPI document are included automatically."""
 
 import json
 
@@ -59,7 +59,7 @@ def roles(w, operations):
     for method, path, operation in operations:
         if scheme(operation) != "bearer" or "{organization_id}" not in path:
             continue
-        # An invalid body shows which callers pass the checks before it.
+        # An invalid body shows which callers pass the checks before the body is read.
         body = {"walked": 1} if has_body(operation) else None
         for caller in ROLES:
             if body is not None or method == "GET" or is_refused(caller, method, path):
@@ -67,7 +67,8 @@ def roles(w, operations):
 
 
 def is_refused(caller, method, path):
-    """Returns whether the call is refused: calls without a body that can't be undone are only made if so."""
+    """Returns whether the caller is refused. Calls without a body, which can't be undone, are made only by such
+    callers."""
     return caller in ["cem", "vic", "dan", "eve", "narrow key"] and "members" not in path
 
 

@@ -77,7 +77,7 @@ def forward_auth(w):
         return w.call(method, f"/service/v1/forward-auth?{query}", key, headers=[*headers, *more], listener="service")
 
     chat = "operation=chat&model=chat-1&max_tokens=100"
-    # Used up, each for a minute.
+    # The limits of this key and this model are exhausted for a minute.
     ask("operation=models", "third slow key")
     ask("operation=chat&model=chat-slow-2")
     ask(chat, headers=())
@@ -163,7 +163,7 @@ def usage(w):
     person = {"api_key_id": ..., "project_id": w.ids["bot"], "user_id": w.ids["dan"]}
     report(w, event(w, 11, **person), event(w, 12, **person, model="embed-1", kind="embeddings", completion_tokens=0))
     for number, (word, owner) in enumerate([("payer", "rob"), ("voided", "pia")], 21):
-        # Separate organizations, whose invoices get another status.
+        # These organizations are separate because their invoices get another status.
         organization = w.post("/v1/organizations", {"name": word}, owner).data["id"]
         w.ids[word] = organization
         project = w.post(f"/v1/organizations/{organization}/projects", {"name": "Bot"}, owner).data["id"]

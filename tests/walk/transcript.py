@@ -1,7 +1,7 @@
-"""The transcript of a walk: every exchange in words that are the same in each run with the same binary.
+"""The transcript of a walk. It shows every exchange with words that are the same in each run of the same binary.
 
-Ids, tokens and secrets become numbered names, in the order in which they appear. Times become how far they lie from
-now; those at a day's first instant stand as they are: the walk's clock begins at a fixed date.
+Ids, tokens and secrets are replaced by numbered names, in order of appearance. Times are replaced by their distance
+from now. Times at the start of a day stay unchanged, because the clock of the walk starts at a fixed date.
 """
 
 import datetime
@@ -18,22 +18,22 @@ TAG = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
 # Secrets of webhooks.
 WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/]{43}=")
-# Fields that an attempt changes, which may be in progress.
+# Fields of a webhook that change with each delivery attempt, which may be in progress.
 ATTEMPT = re.compile(r'("(?:attempts|duration_ms|last_attempt_at|next_attempt_at|outcome|failing_since)": ?)("[^"]*"|null|\d+)')
-# Secrets of authenticator apps, also in links, recovery codes, and the codes of an app.
+# Secrets of authenticator apps, which also appear in links, recovery codes, and codes of an app.
 SEED = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{32}(?![A-Z2-7])")
 RECOVERY_CODE = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{6}(?:-[A-Z2-7]{6}){3}(?![A-Z2-7])")
 APP_CODE = re.compile(r'("(?:code|one_time_code)": ?")\d{6}(?=")')
-# Values that a passkey has made and signed, and the ceremony that they were for.
+# Values that a passkey has created or signed, and the ceremony for which they are valid.
 SIGNED = re.compile(r'("(?:ceremony|clientDataJSON|attestationObject|authenticatorData|signature)": ?")[\w-]{60,}(?=")')
-# Tokens in mails, and the public halves and names of signing keys.
+# Tokens in e-mails, and the public keys and names of signing keys.
 OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")
 TIME = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
 STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCHEMA = re.compile(r'(\bschema"?:? ?|"(?:from|to)": )\d+')
 # Values that depend on the time between two requests.
 PASSING = re.compile(r'("(?:remaining_requests|reset_requests_ms|retry_after_ms)": )\d+')
-# When the demo answers; models were created before 2040.
+# The time of an answer by the demo. Models were created before 2040.
 CREATED = re.compile(r'("created": ?)22\d{8}')
 LAST_USE = re.compile(r'("(?:last_used_at|last_used_ip)": )("[^"]*"|null)')
 SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
@@ -41,7 +41,7 @@ SIZE = re.compile(r'("size_bytes": ?|, )\d{6,}(?=\n| bytes|,)')
 KEY_NAME = re.compile(r'("kid": ?")([\w-]{16})(?=")')
 # Ids that no exchange refers to again.
 UNNUMBERED = {"req": "<request>", "audit": "<entry>", "mail": "<mail>", "ltx": "<transaction>", "sess": "<session>"}
-# Headers set by the HTTP library or by time.
+# Headers that the HTTP library sets or that depend on the time.
 OMITTED_HEADERS = {"date", "content-length", "connection"}
 PASSING_HEADERS = {
     "retry-after": "<seconds>",
@@ -53,16 +53,16 @@ STEP_S = 600
 
 
 class Number(str):
-    """A number of a JSON text, exactly as written."""
+    """A number in a JSON text, exactly as written."""
 
 
 def parse(text):
-    """Parses JSON with its numbers as written and its members in order, including duplicates."""
+    """Parses JSON, and keeps the notation of numbers, the order of members, and duplicate members."""
     return json.loads(text, parse_int=Number, parse_float=Number, object_pairs_hook=Members)
 
 
 class Members(list):
-    """An object of a JSON text."""
+    """An object in a JSON text."""
 
 
 def pretty(value, indent=""):
@@ -82,15 +82,15 @@ def pretty(value, indent=""):
 
 
 class Words:
-    """Replaces what differs between runs."""
+    """Replaces values that differ between runs."""
 
     def __init__(self, clock):
         self.clock = clock
         self.names = {}
         self.counts = {}
-        # Texts that are known beforehand, such as folders and ports.
+        # Known texts and their replacements, such as folders and ports.
         self.known = {}
-        # The names of signing keys, which stand alone elsewhere.
+        # The names of signing keys, which also appear outside of key sets.
         self.key_names = {}
 
     def name(self, kind, text):
@@ -131,7 +131,7 @@ class Words:
         if found[1].endswith("T00:00:00") and int(found[2] or 0) == 0:
             return found[0]
         at = datetime.datetime.strptime(found[1], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
-        # A whole walk takes less than half a step, so codes made at its beginning are still current.
+        # A whole walk takes less than half a step, so a code from its beginning is still valid at the end.
         steps = round((at - self.clock.now()).total_seconds() / STEP_S)
         if steps == 0:
             return "<now>"
@@ -142,14 +142,14 @@ class Words:
 
 
 class Transcript:
-    """Writes exchanges, and records their coverage."""
+    """Writes exchanges, and records which operations and codes they cover."""
 
     def __init__(self, words, out=sys.stdout):
         self.words = words
         self.out = out
         self.began = time.monotonic()
         self.exchanges = 0
-        # Each (listener, method, path) with the statuses that came.
+        # The listener, the method, the path and the status of each answer.
         self.answers = []
         self.codes = set()
 
@@ -161,7 +161,7 @@ class Transcript:
         self.line(f"\n==== {title}\n")
 
     def exchange(self, listener, method, target, headers, body, answer, note="", last_use=False):
-        """Writes an HTTP request and its answer; `body` is text or bytes or nothing."""
+        """Writes an HTTP request and its answer. `body` is text, bytes, or None."""
         self.exchanges += 1
         tell = self.words.tell
         self.line(f"#### {method} {shorten(tell(target))}" + (f"    ({note})" if note else ""))
@@ -198,7 +198,7 @@ class Transcript:
         return answer.text.rstrip("\n")
 
     def collect(self, value):
-        """Records every code in an answer: of an error, of its details, and of an event's or a decision's refusal."""
+        """Records every code in an answer: of errors, of their details, and of refused events and decisions."""
         if isinstance(value, Members):
             for name, item in value:
                 if name == "code" and isinstance(item, str):
@@ -212,7 +212,7 @@ class Transcript:
         self.exchanges += 1
         self.line(f"$ tollkeeper {' '.join(map(self.words.tell, map(quoted, arguments)))}")
         if sort:
-            # Entries of one millisecond have no order.
+            # The order of entries with the same millisecond is undefined.
             out = "\n".join(sorted(self.words.tell(ended.stdout).splitlines()))
         else:
             out = self.words.tell(format_output(ended.stdout))
@@ -233,7 +233,7 @@ class Transcript:
 
 
 def format_output(text):
-    """Formats the output of a command, with indented JSON lines."""
+    """Formats the output of a command. Lines of JSON are indented."""
     lines = []
     for line in text.splitlines():
         if line.startswith("{") and line.endswith("}"):
@@ -248,7 +248,7 @@ def plain_style(text):
 
 
 def shorten(text):
-    """Shortens values that are long on purpose."""
+    """Shortens long values."""
     if len(text) <= 5_000:
         return text
     return f"{text[:60]}… {len(text)} characters {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""A server that isn't ready, and a database that is down or read-only."""
+"""A server that isn't ready, and a database that is unavailable or read-only."""
 
 import sqlite3
 
@@ -34,7 +34,7 @@ def cut_off(w):
     w.chapter("a request whose server has died")
     create = lambda: w.post("/v1/organizations", {"name": "Cut off"}, "ada", headers=[("idempotency-key", "cut-off")])
     create()
-    # As the row was before the commit.
+    # Restores the row as it was before the commit.
     forget = "UPDATE idempotency_keys SET answer = NULL"
     if w.postgres:
         w.postgres.sql("walk", forget)
@@ -53,7 +53,7 @@ def writes(w):
 
 def sqlite(w):
     w.chapter("a database locked by another process")
-    # The queued mails, and the server's other writes, wait as well.
+    # The queue of e-mails and other writes of the server have to wait too.
     other = sqlite3.connect(w.installation.data / "tollkeeper.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     writes(w)

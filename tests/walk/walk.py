@@ -3,11 +3,11 @@
 
     walk.py BINARY [--postgres] [--earlier] > transcript
 
-The same binary gives the same transcript each time, and two binaries whose contract is the same give equal ones:
-.ci/walk compares an earlier version with this one. In the end every operation of the OpenAPI document must have been
-answered with success, and every code of an error and of a detail must have been seen, or be in `UNREACHABLE`.
+The same binary always produces the same transcript, and two binaries with the same contract produce equal transcripts.
+.ci/walk uses this to compare an earlier version with this one. By the end of the walk, every operation of the OpenAPI
+document must have succeeded. Every code of an error and of a detail must have been seen, or be in `UNREACHABLE`.
 
-It needs libfaketime, and for --postgres the programs of PostgreSQL; of Python nothing but the standard library.
+The walk needs libfaketime, PostgreSQL for --postgres, and no Python packages outside the standard library.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from walker import Walker
 CONTRACT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "contract"
 CHAPTERS = [accounts, organizations, keys, service, gateway, money, operators, refusals, months, limits, trouble]
 
-# Codes that no client of the API can cause, and the reasons.
+# Codes that no client of the API can cause, each with the reason.
 UNREACHABLE = {
     "internal_error": "a mistake of ours",
     "books_queue_full": "10,000 requests would have to wait",
@@ -53,7 +53,7 @@ UNREACHABLE = {
     **dict.fromkeys(["invoice_not_open", "no_payment_method", "processor_unavailable", "invalid_signature"],
                     "needs Stripe: payments are off here, and `payments_disabled` is seen"),
 }
-# Operations that need data that no client of the API can make.
+# Operations that need data that no client of the API can create.
 PAYMENTS = "/v1/organizations/{organization_id}/billing/"
 UNREACHABLE_OPERATIONS = {
     ("DELETE", "/v1/auth/connections/{connection_id}"): "needs somebody who comes from a provider",
@@ -65,7 +65,7 @@ UNREACHABLE_ON_SQLITE = {
     "storage_read_only": "needs a file system of its own that can't be written",
 }
 
-# High rates, so that calls are refused by rules only; `limits` covers rates.
+# High limits, so that calls are refused only by rules. The module `limits` covers the limits.
 SETTINGS = {
     "TOLLKEEPER_LIMITS__READS_PER_MINUTE": "100000",
     "TOLLKEEPER_LIMITS__WRITES_PER_MINUTE": "100000",
@@ -87,9 +87,10 @@ SETTINGS = {
 
 
 def documented_codes(document):
-    """The codes of errors from the OpenAPI document, those of details and refused events from the contract's tables."""
+    """Returns all documented codes: those of errors from the OpenAPI document, and those of details and refused events
+    from the tables of the contract."""
     schemas = document["components"]["schemas"]
-    # In earlier versions the words stood in the field.
+    # Earlier versions have the enum in the field itself.
     codes = set((schemas.get("ErrorCode") or schemas["Error"]["properties"]["code"])["enum"])
     tables = [("README.md", "| about | codes |", 2), ("service.md", "| code | when | `retryable` |", 1)]
     for page, head, column in tables:
@@ -100,14 +101,14 @@ def documented_codes(document):
 
 
 def check_coverage(transcript, document, unreachable):
-    """Prints what was not covered; returns whether everything required was covered."""
+    """Prints everything that wasn't covered. Returns whether everything required was covered."""
     operations = [
         (method.upper(), path)
         for path, item in document["paths"].items()
         for method in item
         if method in ("get", "post", "put", "delete")
     ]
-    # A parameter may stand for a model's id, which has slashes.
+    # A path parameter can be the id of a model, which can contain slashes.
     patterns = {
         operation: re.compile(re.sub(r"\{model_id\}", ".+", re.sub(r"\{(?!model_id)[a-z_]+\}", "[^/]+", operation[1])))
         for operation in operations
@@ -139,7 +140,7 @@ def main():
     arguments.add_argument("--until", help="stop after the chapters of this module", metavar="MODULE")
     options = arguments.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-walk-"))
-    # PostgreSQL runs as another user.
+    # PostgreSQL runs as another user, who needs access.
     folder.chmod(0o755)
     installation = postgres = None
     try:
@@ -147,7 +148,7 @@ def main():
         postgres = Postgres(folder / "pg", clock) if options.postgres else None
         database = postgres and postgres.url()
         settings = {**SETTINGS, "TOLLKEEPER_CATALOG_FILE": str(catalog.write(folder))}
-        # Commands print the name of their file, which may differ.
+        # Commands print the name of their program file. The link has the same name for both versions.
         binary = folder / "tollkeeper"
         binary.symlink_to(options.binary)
         installation = Installation(str(binary), folder, clock, database, settings)

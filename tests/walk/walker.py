@@ -1,4 +1,4 @@
-"""Makes requests, runs commands and reads mails, and writes each to the transcript."""
+"""Sends requests, runs commands and reads e-mails, and writes each of them to the transcript."""
 
 import json
 import time
@@ -13,9 +13,9 @@ class Walker:
     def __init__(self, installation, transcript, catalog):
         self.installation, self.transcript, self.catalog = installation, transcript, catalog
         self.clock = installation.clock
-        # Bearers by their owner's word, which the transcript shows.
+        # The bearer tokens by the name of their owner, which appears in the transcript.
         self.bearers = {"service": SERVICE_TOKEN, "anonymous": None}
-        # Ids by words.
+        # The ids by name.
         self.ids = {}
 
     def chapter(self, title):
@@ -24,7 +24,7 @@ class Walker:
     # Requests
 
     def call(self, method, target, caller=None, body=None, *, headers=(), listener="public", note="", last_use=False):
-        """Sends a request and writes it with its answer. A body that isn't text is sent as JSON."""
+        """Sends a request, and writes it with its answer. Sends a body that isn't text as JSON."""
         headers = list(headers)
         if caller is not None and self.bearers[caller] is not None:
             headers.insert(0, ("authorization", f"Bearer {self.bearers[caller]}"))
@@ -36,7 +36,7 @@ class Walker:
         said = f"as {caller}" if caller else ""
         words = ", ".join(filter(None, [said, note]))
         self.transcript.exchange(listener, method, target, headers, body, answer, words, last_use)
-        # Ids of one millisecond have no order.
+        # The order of ids with the same millisecond is undefined.
         time.sleep(0.002)
         return answer
 
@@ -57,16 +57,16 @@ class Walker:
         return self.call("POST", target, None, urllib.parse.urlencode(fields), headers=[kind])
 
     def ask(self, target, body=None, caller="service", **more):
-        """Sends a POST to the service listener."""
+        """Sends a POST request to the service listener."""
         return self.call("POST", target, caller, body, listener="service", **more)
 
     def raw(self, listener, data, note):
-        """Sends bytes that aren't a request, and writes the answer."""
+        """Sends bytes that aren't a valid request, and writes the answer."""
         answer = self.installation.send_raw(listener, data)
         self.transcript.exchange(listener, "-", note, [], None, answer)
         return answer
 
-    # Commands and mails
+    # Commands and e-mails
 
     def command(self, *arguments, sort=False, **changes):
         ended = self.installation.command(*arguments, **changes)
@@ -75,7 +75,7 @@ class Walker:
         return ended
 
     def mail(self, to, subject):
-        """Waits for the next mail with this in its subject, and returns the token in it, if any."""
+        """Waits for the next e-mail with this text in its subject, and returns the token in it, if any."""
 
         def find():
             found = self.installation.mails()
@@ -86,10 +86,10 @@ class Walker:
         self.transcript.mail(sender, to, subject, text)
         return next((line.strip() for line in text.splitlines() if len(line.strip()) == 43), None)
 
-    # People
+    # Users
 
     def sign_up(self, name, password=PASSWORD, verify=True):
-        """Creates an account with a session; its bearer is stored under the name."""
+        """Creates an account with a session, and stores its bearer token under the name."""
         body = {"email": f"{name}@example.com", "password": password, "username": name}
         self.ids[name] = self.post("/v1/auth/register", body).data["user"]["id"]
         token = self.mail(f"{name}@example.com", "Confirm")
@@ -122,7 +122,7 @@ class Walker:
         self.start()
 
     def start(self, **changes):
-        """Starts the server with some settings changed."""
+        """Starts the server with changed settings."""
         self.installation.start(**changes)
         known = self.transcript.words.known
         known.clear()

@@ -1,4 +1,4 @@
-"""A Chromium: what it shows, what it asked for, what it complained about."""
+"""A Chromium browser: the pages that it shows, its requests, and its error messages."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from looks import AXE, LOAD, LOOK, RULES
 
 WIDTHS = {320: 640, 768: 1024, 1280: 800}
 
-# The answer of the playground is complete: its price is there.
+# True once the answer in the playground is complete, which is when the price is shown.
 ANSWERED = "!['', '–'].includes(document.querySelector('[data-shown=price]').textContent.trim())"
 
-# Fills in the fields of the form that has this button, and submits it without the browser's own validation.
+# Fills in the form with this button, and submits it without the browser's validation.
 SEND = """
 const [name, values] = arguments;
 const buttons = [...document.querySelectorAll('main button[type=submit]')];
@@ -46,7 +46,7 @@ form.requestSubmit(button);
 
 
 class Browser:
-    """A Chromium."""
+    """A Chromium browser."""
 
     def __init__(self, url, folder, modules):
         options = webdriver.ChromeOptions()
@@ -64,10 +64,10 @@ class Browser:
         self.axe = (pathlib.Path(modules) / "axe-core/axe.min.js").read_text()
         self.pictures = os.environ.get("TOLLKEEPER_TEST_SCREENSHOTS")
         self.seconds = {}
-        # Each page is as if it was opened for the first time.
+        # Without a cache, each page is loaded as if it was opened for the first time.
         self.cdp("Network.setCacheDisabled", cacheDisabled=True)
         self.size(1280)
-        # The page of a new tab asks for much.
+        # The page of a new tab sends many requests, which are discarded.
         self.open("/console/sign-in")
         self.requests()
 
@@ -82,7 +82,7 @@ class Browser:
         self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def delay(self, milliseconds):
-        """Answers come so much later from now on."""
+        """Delays all further responses by this many milliseconds."""
         self.cdp("Network.emulateNetworkConditions", offline=False, latency=milliseconds, downloadThroughput=-1, uploadThroughput=-1)
 
     def allow_script(self, is_allowed):
@@ -109,23 +109,23 @@ class Browser:
         return self.text("h1")
 
     def expect(self, *words):
-        """Checks that the page says this."""
+        """Checks that the page contains these words."""
         text = " ".join(self.text().split())
         for word in words:
             assert word in text, f"{word!r} isn't on {self.path()}: {text}"
 
     def click(self, words, css="main a, main button"):
-        """Presses the one button or link with these words, and waits for the page that it leads to."""
+        """Clicks the only button or link with these words, and waits for the page that it opens."""
         found = [element for element in self.all(css) if " ".join(element.text.split()) == words]
         assert len(found) == 1, f"{len(found)} elements have the words {words!r} on {self.path()}: {self.text()}"
         self.leave(found[0].click)
 
     def leave(self, act):
-        """Does what leads to another page, and waits for that one."""
+        """Performs an action that opens another page, and waits for that page."""
         waits.leave(self.driver, act)
 
     def arrive(self, there="!window.isOld"):
-        """Waits for the next page, or for one of which this expression is true."""
+        """Waits for the next page, or for a page for which this expression is true."""
         waits.arrive(self.driver, there)
 
     def wait(self, what, condition):
@@ -133,7 +133,7 @@ class Browser:
         waits.wait(self.driver, what, condition)
 
     def type(self, **fields):
-        """Types into fields, as a person does; two underscores are a dot."""
+        """Types into fields, as a user does. Two underscores in a name stand for a dot."""
         for name, value in fields.items():
             element = self.one(f'main [name="{name.replace("__", ".")}"]:not([type=hidden])')
             if element.tag_name == "select":
@@ -143,25 +143,25 @@ class Browser:
                 element.send_keys(value)
 
     def send(self, button, values):
-        """Sends a form without the browser's own checks: a button's words, and the values of fields."""
+        """Submits the form of a button, given by its words, with these values, without the browser's validation."""
         wrong = self.driver.execute_script(SEND, button, values)
         assert not wrong, f"{wrong}, on {self.path()}"
         self.arrive()
 
     def begin_sign_in(self, address, password):
-        """Sends an address and a password by the form."""
+        """Submits the sign-in form with an address and a password."""
         self.driver.delete_all_cookies()
         self.open("/console/sign-in")
         self.type(email=address, password=password)
         self.click("Sign in", "main button")
 
     def sign_in(self, address, password):
-        """Signs in somebody without a second factor, and returns the cookie."""
+        """Signs in a user without a second factor, and returns the cookie."""
         self.begin_sign_in(address, password)
         return self.cookie()
 
     def second_step(self, code):
-        """Takes the second step of a sign-in, and returns the cookie."""
+        """Enters the code in the second step of a sign-in, and returns the cookie."""
         self.type(one_time_code=code)
         self.click("Sign in", "main button")
         return self.cookie()
@@ -171,18 +171,18 @@ class Browser:
         return found[0]["value"] if found else None
 
     def become(self, cookie):
-        """Goes on as the person who has this cookie; `None` is signed out."""
+        """Continues as the user with this cookie, or signed out if it is `None`."""
         self.cdp("Network.clearBrowserCookies")
         if cookie:
             self.cdp("Network.setCookie", name="tollkeeper", value=cookie, url=self.url, httpOnly=True, sameSite="Lax")
 
     def copied(self):
-        """Returns the text that was copied last."""
+        """Returns the text in the clipboard."""
         self.cdp("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
         return self.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
 
     def requests(self):
-        """Returns the addresses that were asked for since the last time. Pictures of the browser's own controls aren't."""
+        """Returns the URLs requested since the last call, except `data:` URLs."""
         found = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
@@ -191,15 +191,16 @@ class Browser:
         return found
 
     def complaints(self, status=200):
-        """Returns what the console of the browser says since the last time: mistakes, and reports of the policy."""
+        """Returns the messages in the browser's console since the last call, such as errors and violations of the
+        policy."""
         entries = [entry["message"] for entry in self.driver.get_log("browser")]
-        # The browser logs these for the page itself, for malformed dates in an address, and for a sign-out:
-        # they aren't errors.
+        # The browser logs these messages for the page itself, for malformed dates in a URL, and for a sign-out. They
+        # aren't errors.
         own = ["does not conform to the required format", "Cleared data types"] + ([f"status of {status}"] if status >= 400 else [])
         return [entry for entry in entries if not any(words in entry for words in own)]
 
     def load(self):
-        """Returns how the page came."""
+        """Returns measurements of how the page loaded."""
         return self.driver.execute_async_script(LOAD)
 
     def look(self):
@@ -211,13 +212,13 @@ class Browser:
         return self.driver.execute_async_script(AXE, rules)
 
     def picture(self, name):
-        """Keeps a picture of the whole page."""
+        """Stores a screenshot of the whole page, if requested."""
         if self.pictures:
             picture = self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True, optimizeForSpeed=True)
             (pathlib.Path(self.pictures) / f"{name}.png").write_bytes(b64decode(picture["data"]))
 
     def timed(self, what, act, *arguments):
-        """Does something, and adds its time to that of others of its kind."""
+        """Calls a function, and adds its duration to the total for `what`."""
         start = time.monotonic()
         try:
             return act(*arguments)

@@ -1,6 +1,6 @@
-"""One person's journey in Firefox: only when it is asked for, because Debian has no geckodriver.
+"""The journey of one user in Firefox. It runs only on request, because Debian has no geckodriver.
 
-`firefox-esr` and `geckodriver` have to be in PATH.
+Requires `firefox-esr` and `geckodriver` in PATH.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from browser import Browser
 
 
 class Firefox(Browser):
-    """A Firefox. It has none of Chromium's own commands, and tells nothing of requests and complaints."""
+    """A Firefox browser. It lacks Chromium's own commands, and reports neither requests nor console messages."""
 
     def __init__(self, url, folder):
         options = webdriver.FirefoxOptions()
@@ -34,7 +34,7 @@ class Firefox(Browser):
         self.driver.delete_all_cookies()
 
     def leave(self, act):
-        """Looks at each page before it is left, at two widths."""
+        """Checks each page at two widths before it is left."""
         for width in [500, 1280]:
             self.size(width)
             wrong = self.look()

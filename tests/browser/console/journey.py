@@ -1,4 +1,4 @@
-"""Two people use the console from the registration to the last sign-out."""
+"""Two users use the console, from the registration to the last sign-out."""
 
 import csv
 import io
@@ -60,7 +60,7 @@ def join(browser, client, address, username):
 
 
 def settle(browser):
-    """Creates an organization and a project, as whoever is new."""
+    """Creates an organization and a project, as a new user does."""
     assert browser.path() == "/console/organizations", browser.path()
     browser.click("Create an organization")
     browser.type(name="Anvils & Co")
@@ -81,7 +81,7 @@ def create_key(browser):
 
 
 def take_secret(browser):
-    """Copies the secret, and leaves the page once it is said to be kept."""
+    """Copies the secret, and leaves the page after confirming that the secret is stored."""
     secret = browser.text("#secret")
     browser.one("[data-copy=secret]").click()
     browser.wait("the copy", "document.querySelector('[data-copy=secret]').textContent === 'Copied'")
@@ -98,7 +98,7 @@ def take_secret(browser):
 
 
 def call_with(browser, client, secret):
-    """Calls a model with the line for a shell, as it stands on the page."""
+    """Calls a model with the curl command on the page."""
     line = browser.samples["curl"]
     assert secret in line and client.url in line, line
     if shutil.which("curl"):
@@ -119,12 +119,12 @@ def playground(browser):
 
 
 def read_usage(browser, calls, person):
-    """Chart, table and file have the same figures."""
+    """Checks that chart, table and file have the same numbers."""
     def shown():
         browser.click("Usage", ".side ul:first-of-type a")
         return browser.all("svg") and browser.text(".figures div:nth-of-type(2) dd") == str(calls)
 
-    # The server counts calls after it has answered them.
+    # The server counts a call after it has answered it.
     until("the usage of the calls", shown)
     browser.leave(browser.one('#by option[value="key"]').click)
     assert "by=key" in browser.path(), browser.path()
@@ -153,7 +153,7 @@ def rotate(browser, client, old):
     browser.expect("This key has two secrets")
     first = browser.text("time[data-countdown]")
     assert re.fullmatch(r"in \d+ (hours?|minutes?|seconds?|days?)", first), first
-    # Not everyone waits for a day: its last minutes are counted in seconds.
+    # Changes the deadline to a minute from now, because the last minutes are shown in seconds.
     soon = "const t = document.querySelector('time[data-countdown]'); t.dateTime = new Date(Date.now() + 60_000).toISOString()"
     browser.driver.execute_script(soon)
     seconds = "document.querySelector('time[data-countdown]').textContent.match(/^in ([0-9]+) seconds/)?.[1]"
@@ -164,7 +164,7 @@ def rotate(browser, client, old):
     browser.expect("The previous secret is revoked")
     assert "two secrets" not in browser.text()
     client.chat(new)
-    # Model calls learn of it a moment later.
+    # The gateway applies the change a moment later.
     until("the end of the previous secret", lambda: refused(client, old))
     return new
 
@@ -175,7 +175,7 @@ def refused(client, secret):
 
 
 def invite(browser, client):
-    """Invites somebody without an account, who registers and joins; returns their cookie."""
+    """Invites a user without an account, who registers and joins. Returns the cookie of this user."""
     browser.click("Members", ".side ul:last-of-type a")
     browser.click("Invite a person")
     browser.type(email=OTHER, role="member", message="Come and join us!")
@@ -195,7 +195,7 @@ def invite(browser, client):
 
 
 def members(browser):
-    """Goes to the members of the organization."""
+    """Opens the members of the organization."""
     browser.open("/console/organizations")
     browser.click("Anvils & Co", "main a")
     browser.click("Members", ".side a")
@@ -224,12 +224,13 @@ def promote_and_remove(browser, client, mine, theirs):
     assert browser.heading() == "Access denied", browser.text()
     browser.click("Go to your organizations")
     browser.expect("Create an organization")
-    # The browser itself logs that the page was refused.
+    # The browser logs the status of the refused page.
     browser.complaints(403)
 
 
 def read_invoice(browser, client, world, mine):
-    """An organization that is older has invoices: its owner invites, and the menu leads there."""
+    """Opens an invoice of an older organization, after its owner has invited the user. The menu leads to the
+    organization."""
     world.make(f"{world.northwind.top}/invitations", {"email": ADDRESS, "role": "admin"}, "olivia")
     browser.become(mine)
     browser.open(client.mailed_link("/invitations/accept", ADDRESS))
@@ -245,7 +246,7 @@ def read_invoice(browser, client, world, mine):
     amount = row.find_elements("css selector", "td")[3].text
     browser.leave(row.find_element("css selector", "a").click)
     assert "Northwind Research" in browser.text("body") and amount.split()[0] in browser.text("body"), (amount, browser.text("body"))
-    # Print the invoice: A4, as a PDF.
+    # Prints the invoice as a PDF.
     printed = browser.cdp("Page.printToPDF")
     assert len(printed["data"]) > 1_000
     browser.picture("invoice-1280-light")
@@ -257,7 +258,7 @@ def read_audit_log(browser):
     browser.click("Audit log", ".side a")
     text = browser.text("main table")
     assert all(words in text for words in ["Organization member removed", "API key rotated", "API key created", "Project created"]), text
-    # A choice applies itself.
+    # The form is submitted when an option is chosen.
     options = [one for one in browser.all("#action option") if one.text == "API key rotated"]
     browser.leave(options[0].click)
     actions = [row.find_elements("css selector", "td")[2].text for row in browser.all(".table tbody tr")]

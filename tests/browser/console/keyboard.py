@@ -1,12 +1,12 @@
-"""A key is made with the keyboard alone, on a wide screen and at a zoom of 400 %: what has the focus can be seen, and nothing is
-too small to hit."""
+"""Creates an API key with the keyboard alone, on a wide screen and at a zoom of 400%. Checks that the focus is always
+visible and that nothing covers it."""
 
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from world import PASSWORD
 
-# A screen of 1280 x 1024 at 400 %.
+# A wide screen, and a screen of 1280 x 1024 pixels at a zoom of 400%.
 SIZES = [(1280, 800), (320, 256)]
 
 FOCUS = """
@@ -37,7 +37,7 @@ def run(browser, client, world):
 
 
 class Keyboard:
-    """What a person does who has no mouse."""
+    """A user without a mouse."""
 
     def __init__(self, browser):
         self.browser = browser
@@ -47,13 +47,13 @@ class Keyboard:
             ActionChains(self.browser.driver).send_keys(key).perform()
 
     def focus(self):
-        """Returns the name and the tag of what has the focus, which must be seen."""
+        """Returns the name and the tag of the focused element. Asserts that the focus is visible."""
         name, tag, bad = self.browser.driver.execute_script(FOCUS)
         assert not bad, f"{tag} {name!r} on {self.browser.path()}: {bad}"
         return name, tag
 
     def tab_to(self, words, tag=None):
-        """Presses Tab until this has the focus."""
+        """Presses Tab until the element with this name has the focus."""
         seen = []
         for _ in range(80):
             self.press(Keys.TAB)
@@ -68,7 +68,7 @@ class Keyboard:
         self.press(text)
 
     def enter(self):
-        """Presses Enter, and looks at the page that it leads to."""
+        """Presses Enter, and checks the page that is opened."""
         self.browser.leave(lambda: self.press(Keys.ENTER))
         wrong = self.browser.look()
         assert not wrong, f"{self.browser.path()}: {wrong}"
@@ -84,7 +84,7 @@ class Keyboard:
         self.type("Password", PASSWORD)
         self.enter()
         browser.open("/console/organizations/new")
-        # The first Tab leads past the header.
+        # The first Tab focuses the link that skips the header.
         self.press(Keys.TAB)
         assert self.focus()[0] == "Skip to content"
         self.press(Keys.ENTER)
@@ -94,7 +94,7 @@ class Keyboard:
         self.type("Name", "Anvils")
         self.go("Create the project", "BUTTON")
         self.go("Create a key")
-        # A mistake: the list of mistakes has the focus, and leads to the field.
+        # After an error, the error summary has the focus. A link in it moves the focus to the field.
         self.type("Name", "Shop")
         self.type("Requests per minute", "many")
         self.go("Create the key", "BUTTON")

@@ -1,6 +1,6 @@
-"""Scripts that look at a page: axe, and what no rule of axe finds or what depends on the width."""
+"""Scripts that check a page: axe, and checks that axe doesn't have or that depend on the width."""
 
-# All rules, and those whose answer depends on colors: axe's other findings are the same in both schemes.
+# All rules, and the rules that depend on colors. The results of the other rules are the same in both color schemes.
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 COLOR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 
@@ -12,7 +12,7 @@ axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then(
   (error) => done([`axe failed: ${error}`]));
 """
 
-# Finds layout mistakes of a page at a width and in a color scheme, in a tenth of axe's time.
+# Finds layout errors of a page at a width and in a color scheme. Takes a tenth of axe's time.
 LOOK = """
 const bad = [];
 const html = (node) => node.outerHTML.slice(0, 160);
@@ -96,9 +96,8 @@ for (const node of shown) {
 }
 """
 
-# Measures how the page loaded: the sizes of the page and its files, the layout shifts after the first paint,
-# the status, and the text.
-# The shift of a frame is known once the next frame begins.
+# Measures how the page loaded: the sizes of the page and its files, the layout shifts after the first paint, the
+# status, and the text. The layout shift of a frame is reported when the next frame begins.
 LOAD = """
 const done = arguments[0];
 const shifts = [];

@@ -1,8 +1,9 @@
-"""Drives a browser through the console of a server that it starts: python3 main.py PROGRAM FOLDER NODE_MODULES [PART …].
+"""Starts a server and tests its console in a browser: python3 main.py PROGRAM FOLDER NODE_MODULES [PART …].
 
-The routes of the console come by the standard input, a method and a path in each line; without them the table of states isn't
-held against them. Without a PART everything runs; `matrix` may name pages, as in `matrix:/api-keys`, `pictures` makes those of
-docs/console.md, and `firefox` goes one way in Firefox. TOLLKEEPER_TEST_SCREENSHOTS=FOLDER keeps two pictures of every state.
+The routes of the console are read from standard input, one method and path per line. Without them, the table of states
+isn't compared with the routes. Without a PART, everything runs. `matrix` can be limited to some pages, as in
+`matrix:/api-keys`. `pictures` creates the pictures of docs/console.md, and `firefox` runs a journey in Firefox.
+TOLLKEEPER_TEST_SCREENSHOTS=FOLDER stores two screenshots of every state.
 """
 
 import pathlib
@@ -12,7 +13,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-# Modules shared with the other programs of the parent folder.
+# The parent folder has modules that its programs share.
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import firefox
@@ -37,7 +38,7 @@ BROWSERS = 2
 
 
 def main():
-    # Ending this program also ends the server and the browsers.
+    # When this program is terminated, it also stops the server and the browsers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     program, folder, modules, *parts = sys.argv[1:]
     routes = [] if sys.stdin.isatty() else [tuple(line.split()) for line in sys.stdin]
@@ -72,7 +73,7 @@ def timed(what, act, *arguments):
 
 
 def plan(parts, world, routes, modules, wrong):
-    """Returns what the parts consist of, and what comes after all of it."""
+    """Returns the tasks of the parts, and the tasks that have to run after them."""
     first, last = [], []
     for part in parts:
         name, _, wanted = part.partition(":")
@@ -90,7 +91,8 @@ def plan(parts, world, routes, modules, wrong):
 
 
 def do_all(tasks, browsers, client, world):
-    """Does everything, with a browser in each thread; returns what was wrong, in the order of the tasks, whoever is faster."""
+    """Runs all tasks, with one browser in each thread. Returns the errors in the order of the tasks, regardless of
+    which task ends first."""
     found = [[] for _ in tasks]
     next_one = iter(range(len(tasks)))
 
@@ -104,7 +106,7 @@ def do_all(tasks, browsers, client, world):
 
 
 def tell(name, browser, client, world):
-    """Goes through a story, and returns what was wrong."""
+    """Runs a story, and returns its errors."""
     try:
         browser.delay(0)
         STORIES[name].run(browser, client, world)
@@ -112,7 +114,7 @@ def tell(name, browser, client, world):
         where = f"{browser.path()}: {browser.text('body')[:2000]}"
         browser.picture(f"failed-{name}")
         return [f"{name}: {traceback.format_exc()}{where}"]
-    # Each has sent a form with a mistake.
+    # Each story submits a form with an error.
     return [f"{name}: {one}" for one in browser.complaints(400)]
 
 

@@ -1,21 +1,21 @@
-"""Every page in every state, light and dark, at three widths; axe at one of them."""
+"""Checks every page in every state at three widths, in light and in dark mode. Runs axe at one of the widths."""
 
 import table
 from browser import WIDTHS
 from looks import COLOR_RULES, RULES
 
-# axe's width. Names, roles and ids are the same at each width; targets and scrolling parts are the hardest at
-# the narrowest, and parts hidden there can't name anything. A wider page shows more text, so `LOOK` measures
-# contrast, targets and names at each width.
+# The width at which axe runs. Names, roles and ids are the same at each width. Targets and scrolling areas are most
+# difficult at the narrowest width, where hidden parts can't name anything either. Wider pages show more text, so `LOOK`
+# checks contrast, targets and names at each width.
 AXE_WIDTH = min(WIDTHS)
-# Nothing but people looks at pictures: both ends are enough for them.
+# No test compares the pictures. For people, the narrowest and the widest are enough.
 PICTURES = [(320, "light"), (1280, "dark")]
 MAX_PAGE, MAX_FILES, MAX_REQUESTS = 50_000, 24_000, 4
 
 
 def check_table(routes, wrong):
-    """Holds the table against the console's own: a new page can't be forgotten. A page of an organization or a project that
-    has no form and no states in the table is looked at empty and full."""
+    """Compares the table with the routes of the console, so that no new page can be forgotten. Without states in the
+    table, a page of an organization or a project is checked empty and full if it has no form."""
     gets = {path for method, path in routes if method == "GET"} - table.OTHERS
     posts = {path for method, path in routes if method == "POST"}
     for path in sorted(gets - set(table.PAGES)):
@@ -35,17 +35,17 @@ def states(pages, there, wanted):
 
 
 def look_at(browser, world, pattern, state):
-    """Returns what is wrong with a page in a state."""
+    """Returns the errors of a page in a state."""
     name = f"{pattern.removeprefix('/console/').translate(str.maketrans('', '', '{}*')).replace('/', '.')}.{state.name}"
     wrong = []
     note = lambda where, found: wrong.extend(f"{name} {where}: {one}" for one in found)
     browser.become(world.people[state.who])
-    # A delay long enough that the changes of a script after the first paint count as layout shifts.
+    # The delay is long enough that changes by a script after the first paint count as layout shifts.
     browser.delay(60)
     browser.requests()
     path = world.path(pattern, state.place) + state.query
     try:
-        # A form isn't submitted again at each width: its answer is checked without a reload.
+        # A form is submitted only once. Its response is checked at each width without a reload.
         if state.act:
             browser.size(1280)
             browser.open(path)
@@ -76,7 +76,7 @@ def look_at(browser, world, pattern, state):
 
 
 def check_load(browser, state, path):
-    """Returns what is wrong with how a page came."""
+    """Returns the errors in how a page loaded."""
     wrong = []
     load = browser.load()
     if load["status"] != state.status:
@@ -90,7 +90,7 @@ def check_load(browser, state, path):
 
 
 def check_requests(browser, state):
-    """Returns what is wrong with what was asked for since the page was opened."""
+    """Returns the errors in the requests since the page was opened."""
     requests = browser.timed("requests", browser.requests)
     wrong = [f"asks for {one}" for one in requests if not one.startswith(browser.url + "/")]
     if not state.act and not 0 < len(requests) <= MAX_REQUESTS:

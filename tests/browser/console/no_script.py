@@ -1,4 +1,4 @@
-"""Without a script: a key is made and used, its usage read, a model called, and the session ended."""
+"""Uses the console without a script: creates and uses a key, reads its usage, calls a model, and signs out."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -64,7 +64,7 @@ def read_usage(browser):
         browser.click("Usage", ".side ul:first-of-type a")
         return browser.all("svg") and browser.text(".figures div:nth-of-type(2) dd") == "2"
 
-    # The server counts calls after it has answered them.
+    # The server counts a call after it has answered it.
     until("the usage of the calls", shown)
     browser.type(by="key", show="tokens")
     browser.click("Apply")
@@ -72,7 +72,7 @@ def read_usage(browser):
     browser.type(range="custom")
     browser.click("Apply")
     day = datetime.now(timezone.utc) - timedelta(days=40)
-    # A field for a day is typed in the order of the browser's language.
+    # A date is typed in the order of the browser's locale.
     browser.type(start_date=f"{day:%m%d%Y}")
     browser.click("Apply")
     assert f"start_date={day:%Y-%m-%d}" in browser.path(), browser.path()

@@ -1,5 +1,5 @@
-"""Passkeys, with the browser's own authenticator for tests: added, used to sign in by the field of the address and by the
-button, asked for after the password, used as a proof, and removed.
+"""Tests passkeys with the browser's virtual authenticator. A passkey is added, used for signing in from the address
+field and with the button, used as a second factor and for reauthentication, and removed.
 """
 
 from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
@@ -13,7 +13,7 @@ REFUSED = "document.querySelector('[data-failure]').checkVisibility()"
 
 def run(browser, client, world):
     world.register("pia")
-    # Browsers have no passkeys for addresses.
+    # Browsers don't support passkeys at IP addresses.
     browser.become(None)
     browser.size(1280)
     browser.sign_in(ADDRESS, PASSWORD)
@@ -40,7 +40,7 @@ def work(browser):
     browser.sign_in(ADDRESS, PASSWORD)
     add(browser)
     sign_in_by_the_field(browser)
-    # Pages that are opened from now on find no passkeys in fields.
+    # On pages opened from now on, the address field offers no passkeys.
     source = "delete PublicKeyCredential.isConditionalMediationAvailable"
     script = browser.cdp("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
     try:
@@ -54,7 +54,7 @@ def work(browser):
 
 
 def look(browser):
-    """Looks at a page with a button for passkeys, which others don't show."""
+    """Checks a page with a button for passkeys, because the matrix checks none."""
     assert not browser.look(), browser.look()
     assert not browser.run_axe(), browser.run_axe()
 
@@ -72,7 +72,7 @@ def add(browser):
     browser.click("Continue")
     browser.expect("Laptop", "You have 10 recovery codes left")
     assert len(browser.driver.get_credentials()) == 1
-    # The authenticator makes no second one.
+    # The authenticator refuses to create a second passkey for the account.
     browser.click("Add a passkey")
     browser.one("main button.main").click()
     browser.wait("the browser's refusal", REFUSED)
@@ -83,7 +83,7 @@ def sign_out(browser):
 
 
 def sign_in_by_the_field(browser):
-    """The browser offers the passkey in the field of the address: here it is taken at once."""
+    """Signs in from the address field, which offers the passkey. The virtual authenticator uses it immediately."""
     sign_out(browser)
     browser.open("/console/sign-in?next=/console/account/second-factor")
     browser.arrive(f"location.pathname === '{STATE}'")
@@ -91,7 +91,7 @@ def sign_in_by_the_field(browser):
 
 
 def sign_in_by_the_button(browser):
-    """The field's offer gives way to the button."""
+    """Signs in with the button, which replaces the offer of the field."""
     sign_out(browser)
     browser.open("/console/sign-in?next=/console/account/second-factor")
     look(browser)
@@ -118,7 +118,7 @@ def prove(browser):
 
 
 def refuse(browser):
-    """Who isn't verified by the authenticator stays where they are."""
+    """Checks that a user whom the authenticator doesn't verify isn't signed in."""
     sign_out(browser)
     browser.driver.set_user_verified(False)
     browser.open("/console/sign-in")

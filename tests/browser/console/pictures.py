@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md: an organization as a customer has it."""
+"""Creates the pictures of docs/console.md. They show an organization as customers have it."""
 
 import pathlib
 from base64 import b64decode
@@ -22,7 +22,7 @@ def created(browser):
     browser.click("Create the key", "main button")
 
 
-# Each with its page, its width and height, its theme, and the steps that lead to it from the page.
+# The pictures: name, page, width, height, color scheme, and the steps after the page was opened.
 PICTURES = [
     ("overview", ORGANIZATION, 1280, 1000, "light", None),
     ("usage", ORGANIZATION + "/usage?range=30_days", 1280, 1000, "dark", None),

@@ -1,4 +1,4 @@
-"""The provider of the npm package `oidc-provider`, and people who come from it, without a browser."""
+"""The provider of the npm package `oidc-provider`, and users who sign in with it, without a browser."""
 
 import base64
 import json
@@ -16,21 +16,21 @@ CLIENT, SECRET = "tollkeeper", "a-secret-of-the-tests"
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Leaves redirects to us, and their cookies with them."""
+    """Doesn't follow redirects, so that the caller gets them with their cookies."""
 
     def redirect_request(self, *_):
         return None
 
 
 class Visitor:
-    """Somebody who opens pages, with all of their cookies."""
+    """A user who opens pages, with all cookies."""
 
     def __init__(self, cookies=None):
         self.cookies = dict(cookies or {})
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)
 
     def open(self, url, form=None):
-        """Returns where an answer leads; its cookies are kept."""
+        """Opens a page, stores its cookies, and returns the target of its redirect."""
         headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), "Sec-Fetch-Site": "same-origin"}
         content = urllib.parse.urlencode(form).encode() if form else None
         try:
@@ -46,7 +46,7 @@ class Visitor:
 
 
 class Provider:
-    """A provider that the server under test knows as `acme`."""
+    """A provider that is configured as `acme` in the server under test."""
 
     def __init__(self, server, modules):
         self.server = server
@@ -65,7 +65,7 @@ class Provider:
         self.wait_until_known()
 
     def wait_until_known(self):
-        """Waits until the server has read its file again, which it does within a second."""
+        """Waits until the server has read its providers file again, which happens within a second."""
         def attempt():
             with urllib.request.urlopen(f"{self.server.url}/v1/auth/providers") as answer:
                 return json.load(answer)["data"]["providers"]
@@ -73,7 +73,8 @@ class Provider:
         until("the provider", attempt)
 
     def sign_on(self, visitor, path, claims):
-        """Goes from a page to the provider, as a person with these claims, and back; returns where that leads."""
+        """Signs in at the provider as a user with these claims, starting at a page. Returns the URL of the last
+        redirect."""
         url = visitor.open(self.server.url + path)
         hint = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
         url, there = f"{url}&login_hint={hint}", Visitor()

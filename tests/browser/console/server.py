@@ -1,4 +1,4 @@
-"""A server of the program under test, started as by an operator, on SQLite."""
+"""A server of the program under test on SQLite, started as an operator starts it."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ SETTINGS = {
     "BILLING__ISSUER_NAME": "Toll & Keeper Ltd",
     "BILLING__ISSUER_ADDRESS": "1 Bridge Street",
     "LOG__ACCESS": "false",
-    # Operators look at pages that change something for as long as the suite runs.
+    # Operators use pages that require a recent sign-in for as long as the suite runs.
     "SIGN_IN__FRESH_MINUTES": "60",
 }
 
@@ -31,7 +31,7 @@ def free_address():
 
 
 class Server:
-    """The server over a folder. What it logs is in `server.log` there."""
+    """A server with its folder. The log is in the file `server.log` of this folder."""
 
     def __init__(self, program, folder):
         self.program, self.folder = os.path.abspath(program), pathlib.Path(folder)
@@ -41,7 +41,7 @@ class Server:
         self.url, self.service = f"http://{listen}", f"http://{service}"
         self.settings = {f"TOLLKEEPER_{name}": value for name, value in SETTINGS.items()}
         self.settings |= {"TOLLKEEPER_LISTEN": listen, "TOLLKEEPER_SERVICE_LISTEN": service}
-        # The server starts without a provider for sign-ons.
+        # The server starts without sign-in providers.
         self.providers = self.folder.absolute() / "providers.toml"
         self.providers.write_text("")
         self.settings |= {"TOLLKEEPER_SIGN_IN__PROVIDERS_FILE": str(self.providers)}
@@ -49,7 +49,7 @@ class Server:
         self.process = None
 
     def start(self, days_ago=0):
-        """Starts it, perhaps on a day of the past, and waits until it is ready."""
+        """Starts the server, optionally on a day in the past, and waits until it is ready."""
         clock = {}
         if days_ago:
             library = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), "/usr/lib/faketime/libfaketime.so.1")

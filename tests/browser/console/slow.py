@@ -1,8 +1,9 @@
-"""Answers that take long: a form is sent once, however often its button is pressed, and again after the browser gave it up."""
+"""Tests slow responses. A form is submitted only once, regardless of how often its button is pressed. It can be
+submitted again after the browser has stopped loading."""
 
 from world import PASSWORD
 
-# Presses the button of a form three times; returns the button's text for screen readers.
+# Presses the button of a form three times. Returns its state for screen readers, and its cursor.
 PRESS = """
 window.isOld = true;
 const button = document.querySelector('main form[method=post] button[type=submit]');
@@ -10,7 +11,7 @@ for (let times = 0; times < 3; times += 1) button.click();
 return [button.getAttribute('aria-disabled'), getComputedStyle(button).cursor];
 """
 
-# Presses the button, stops the browser, and waits until the form can be sent again.
+# Presses the button, stops loading, and waits until the form can be submitted again.
 GIVE_UP = """
 const done = arguments[0];
 const button = document.querySelector('main form[method=post] button[type=submit]');
@@ -28,7 +29,7 @@ HURRY = "const wait = window.setTimeout; window.setTimeout = (act, ms, ...rest) 
 NEW = "/console/organizations/new"
 
 
-# The rate of a slow connection that delivers a page in pieces, in bytes per second.
+# The rate of a slow connection in bytes per second. A page arrives in pieces at this rate.
 SLOW = 8_000
 
 INVOICE = "/console/organizations/{organization_id}/billing/invoices/{invoice_id}"
@@ -49,7 +50,8 @@ def run(browser, client, world):
 
 
 def paint_at_once(browser, world):
-    """A page that comes in pieces is shown when all of it is there: no row of a table widens the columns of those before."""
+    """Checks that a page that arrives in pieces is shown only when it is complete. Otherwise, a row of a table could
+    widen the columns of the rows before it."""
     browser.become(world.sign_in()["ada"])
     browser.size(1280)
     browser.cdp("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=SLOW, uploadThroughput=-1)
@@ -57,7 +59,7 @@ def paint_at_once(browser, world):
     shifts = browser.load()["shifts"]
     browser.delay(0)
     assert not shifts, shifts
-    # A slow machine has all bytes, and shows a part of the page before it has read the rest.
+    # A slow machine has received all bytes, and shows a part of the page before it has parsed the rest.
     browser.cdp("Emulation.setCPUThrottlingRate", rate=8)
     for width in [768, 1280] * 5:
         browser.size(width)

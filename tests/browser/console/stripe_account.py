@@ -1,4 +1,5 @@
-"""An account at Stripe as far as pages need it: customers, and pages on which nobody pays. It is out of order for one amount."""
+"""A fake Stripe account with the objects that pages need: customers, and checkout pages that are never paid. Requests
+fail for one amount."""
 
 import json
 import secrets
@@ -7,12 +8,12 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
-# For this amount, in cents, it answers with an error.
+# Requests with this amount, in cents, are answered with an error.
 OUT_OF_ORDER = "66666"
 
 
 class StripeAccount:
-    """A running account; `settings` are those of a server whose payments go to it."""
+    """A running account. `settings` are those of a server that uses this account for payments."""
 
     def __init__(self, folder):
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,7 +1,7 @@
-"""Every page of the console, each with its states: empty, full, and with a mistake.
+"""Every page of the console with its states: empty, full, and with a mistake.
 
-The names of pages are those of `console::routes::table()`; the suite fails if one isn't a page any more, or is missing here:
-only a page of an organization or a project without a form has the states empty and full by default.
+The paths of the pages are those of `console::routes::table()`. The suite fails if a page no longer exists or is missing
+here. A page of an organization or a project without a form needs no entry: it has the states empty and full by default.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from world import FIRST_ACCOUNT_TOKEN, HOSTILE, PASSWORD, changed_meanwhile
 
 @dataclass
 class State:
-    """What a page can look like. `place` and `who` are those of the world; `act` leads there from the page as it opens."""
+    """A state of a page. `place` and `who` are names in the world. `act` changes the opened page to this state."""
 
     name: str
     place: str = "full"
@@ -37,26 +37,27 @@ def mistake(act=None, status=400, **more):
 
 
 def send(button, **values):
-    """Sends the form of this button; in the names of fields, two underscores are a dot."""
+    """Returns an action that submits the form of this button. Two underscores in the name of a field stand for a
+    dot."""
     values = {name.replace("__", "."): value for name, value in values.items()}
     return lambda browser, world: browser.send(button, values)
 
 
 def overtaken(browser, world):
-    """Sends a form that somebody else has been faster with."""
+    """Submits a form after another user has changed the organization."""
     changed_meanwhile(world, "empty", {"description": "Theirs"})
     browser.send("Save", {"name": HOSTILE, "description": "Mine"})
 
 
 def overtaken_alert(browser, world):
-    """Sends the form of the balance alert after somebody else has set it."""
+    """Submits the form of the balance alert after another user has set it."""
     path = f"/v1/organizations/{world.places['bare']['organization_id']}/billing/balance-alert"
     world.client.data_of("PUT", path, {"below": "-12.5"}, world.tokens["ada"])
     browser.send("Save", {"below": "3"})
 
 
 def overtaken_top_up(browser, world):
-    """Sends the form of the automatic top-up after somebody else has set it."""
+    """Submits the form of the automatic top-up after another user has set it."""
     path = f"/v1/organizations/{world.places['full']['organization_id']}/billing/auto-top-up"
     before = world.client.get(path, world.tokens["ada"])["monthly_cap"] or 500
     world.client.data_of("PUT", path, {"monthly_cap": before + 1}, world.tokens["ada"])
@@ -69,7 +70,8 @@ def signed_out(browser, world):
 
 
 def gone(button):
-    """Sends a form about something that has been deleted: its path leads elsewhere."""
+    """Returns an action that submits a form whose object was deleted. The form is submitted to the path of an unknown
+    project."""
 
     def act(browser, world):
         unknown = world.places["full"]["project_id"].split("_")[0] + "_" + "0" * 26
@@ -81,19 +83,19 @@ def gone(button):
 
 
 def answered(browser, world):
-    """Calls a model in the playground, and waits for what it has cost."""
+    """Calls a model in the playground, and waits for the price of the call."""
     browser.type(message="Who are you?")
     browser.one("main button.main").click()
     browser.wait("the price of the call", ANSWERED)
 
 
 def pending_login(browser, world):
-    """Signs in as far as the code."""
+    """Signs in, up to the page that requests the code."""
     browser.begin_sign_in("felix@example.com", PASSWORD)
 
 
 def conflict(name):
-    """Comes from the provider with the address of this account."""
+    """Returns an action that signs in with the provider, which has the address of this account."""
 
     def act(browser, world):
         browser.cdp("Network.setCookie", name="tollkeeper-connection", value=world.conflicts[name], url=browser.url)
@@ -103,7 +105,7 @@ def conflict(name):
 
 
 def waiting_connection(name):
-    """Comes back from the provider, to connect this person's account."""
+    """Returns an action that returns from the provider to connect the account of this user."""
 
     def act(browser, world):
         browser.cdp("Network.setCookie", name="tollkeeper-connection", value=world.waiting[name], url=browser.url)
@@ -113,7 +115,7 @@ def waiting_connection(name):
 
 
 def connection_of_another(browser, world):
-    """Says yes, after another account was connected."""
+    """Confirms a connection after another account was connected."""
     waiting_connection("ada")(browser, world)
     browser.send("Connect", {})
 
@@ -129,15 +131,15 @@ def code_of_another_app(browser, world):
 
 
 def without_passkey(browser, world):
-    """Sends the form of a new passkey without one, as the script would."""
+    """Submits the form for a new passkey without a passkey, as the script could."""
     send = "const form = document.querySelector('main form'); form.elements.credential.value = '{}'; form.submit()"
     browser.leave(lambda: browser.driver.execute_script(send))
 
 
 def too_many(browser, world):
-    """Sends a form after too many others."""
+    """Submits a form after too many requests."""
     bad = {"token": "x"}
-    # A place may come free between our last attempt and the click.
+    # The rate limit may allow another request between our last attempt and the click.
     for _ in range(5):
         assert 429 in (world.client.call("POST", "/v1/auth/verify-email", bad)[0] for _ in range(1000))
         browser.send("Send reset link", {"email": "nobody@example.com"})
@@ -155,15 +157,15 @@ INSTALLATION = "/console/installation"
 
 
 def has_usual_states(path):
-    """Returns whether the path names only an organization, or a project in it."""
+    """Returns whether the only parameters of a path are an organization and optionally its project."""
     rest = path.removeprefix(PROJECT) if path.startswith(PROJECT) else path.removeprefix(ORGANIZATION)
     return rest != path and "{" not in rest
 
 
-# Answers that are no pages: redirects, and files.
+# Paths whose responses aren't pages: redirects and files.
 OTHERS = {
     "/", "/console", "/console/", "/console/assets/{hash}/{name}", "/console/account/data",
-    # These lead to a provider, and come back from it.
+    # These paths redirect to a provider and handle its callback.
     "/console/sign-in/{provider_id}", "/console/sign-in/{provider_id}/callback", "/console/reauthenticate/{provider_id}",
     "/console/account/connections/new/{provider_id}",
     ORGANIZATION + "/audit-log/csv", ORGANIZATION + "/usage/csv", PROJECT + "/usage/csv", ORGANIZATION + "/billing/movements/csv",
@@ -180,7 +182,7 @@ PAGES = {
         full(None, who=None, act=pending_login, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
-    # Without a pending connection this page doesn't exist: it redirects to the sign-in page.
+    # Without a pending connection this page doesn't exist, and redirects to the sign-in page.
     "/console/sign-in/confirm": [
         full(None, who=None, act=conflict("mia"), says=("An account with this address already exists", "Sign in and connect")),
         mistake(conflict("unverified"), 200, place=None, who=None, says=("but never verified it", "Send the link")),
@@ -456,5 +458,5 @@ PAGES = {
     ],
 }
 
-# States that can only be reached after all others.
+# States that can be reached only after all others.
 LAST = {"/console/forgot-password": [State("too-many", None, None, status=429, act=too_many, says=("Please wait",))]}

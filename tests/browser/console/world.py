@@ -1,4 +1,5 @@
-"""People, organizations, projects, keys, usage and invoices, made through the API and the command line: what the pages show."""
+"""The data that pages show: users, organizations, projects, keys, usage and invoices. They are created through the API
+and the command line."""
 
 import contextlib
 import hashlib
@@ -16,15 +17,15 @@ sys.path.append(str(pathlib.Path(__file__).parents[2] / "passkeys"))
 from security_key import SecurityKey
 
 PASSWORD = "Correct-Horse-7-Staple"
-# Names as no table likes them: markup, quotes, another direction, a word without an end.
+# Names that are difficult for tables: with markup, quotes, right-to-left text, and a very long word.
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'n' مؤسسة"
 LONG = "Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft"
 LONG_USERNAME = "a-colleague-with-a-name-of-sixty-four-characters-as-long-as-it-gets"[:64]
 WORDS = "It says what this is for,\nin two lines, <b>without</b> markup.\n\n" + "Long enough to be wrapped. " * 8
 MODELS = ["svc-1", "svc-1-turbo", "svc-1-pro"]
-# The token of a link that makes the first account.
+# The token of the link that creates the first account.
 FIRST_ACCOUNT_TOKEN = "first-account-" + "A" * 29
-# So old are the oldest organizations: two months have been closed by now, or will be in a day.
+# The age of the oldest organizations in days. At this age, two months have been closed, or will be within a day.
 DAYS = 75
 
 
@@ -33,14 +34,15 @@ def text_of(time):
 
 
 class World:
-    """`places` has the values of the parameters in the paths of pages, `people` who opens them."""
+    """The data. `places` has the values of path parameters, and `people` has the cookies of the users who open
+    pages."""
 
     def __init__(self, client, server, busyness=1):
         self.client, self.server, self.busyness = client, server, busyness
         self.tokens, self.ids, self.places = {}, {}, {}
-        # The recovery codes of the people who have a second factor.
+        # The recovery codes of users with a second factor.
         self.recovery_codes = {}
-        # The cookies of people who came from a provider with an address that an account here already has.
+        # The cookies of users who signed in with a provider whose address belongs to an existing account.
         self.conflicts = {}
         self.provider = None
 
@@ -52,18 +54,18 @@ class World:
         self.log_in(name)
 
     def log_in(self, name):
-        """Logs in, which takes up invitations, too."""
+        """Logs in, which also accepts invitations."""
         body = {"email": f"{name}@example.com", "password": PASSWORD}
         self.tokens[name] = self.client.post("/v1/auth/login", body)["access_token"]
 
     def add_second_factor(self, name):
-        """Adds an authenticator app, and keeps the recovery codes that come with it."""
+        """Adds an authenticator app, and stores the recovery codes of the response."""
         secret = self.make("/v1/auth/totp", {}, name)["secret"]
         code = one_time_code(secret, int(time.time()) // 30)
         self.recovery_codes[name] = self.make("/v1/auth/totp/confirm", {"code": code}, name)["recovery_codes"]
 
     def add_passkey(self, name, words):
-        """Adds a passkey that isn't asked for after the password, and returns its id."""
+        """Adds a passkey that isn't requested after the password, and returns its id."""
         options = self.make("/v1/auth/passkeys/options", {}, name)
         credential = SecurityKey().make(options["public_key"], self.client.url.replace("127.0.0.1", "localhost"))
         body = {"ceremony": options["ceremony"], "credential": credential, "name": words, "asked_after_password": False}
@@ -73,12 +75,12 @@ class World:
         return self.client.post(path, body, self.tokens[who])
 
     def invite(self, organization, name, role="member", who="ada"):
-        """Makes a person a member."""
+        """Makes a user a member of an organization."""
         self.make(f"/v1/organizations/{organization}/invitations", {"email": f"{name}@example.com", "role": role}, who)
         self.log_in(name)
 
     def fill(self):
-        """Makes everything: first what was made some time ago, then what came since."""
+        """Creates all data: first the data of the past, and then the data since then."""
         self.server.start(days_ago=DAYS)
         self.begin()
         self.northwind = Northwind(self)
@@ -125,7 +127,7 @@ class World:
         self.make_operators()
 
     def make_operators(self):
-        """Opal runs the installation, Otto has no second factor yet."""
+        """Creates two operators. Opal runs the installation, and Otto has no second factor yet."""
         for name in ["opal", "otto"]:
             self.register(name)
         self.add_second_factor("opal")
@@ -172,7 +174,8 @@ class World:
         self.places[None] = {"path": "nothing/here"}
 
     def make_webhooks(self, top):
-        """Makes a webhook whose receiver isn't there, one that is off, and one that gets nothing."""
+        """Creates three webhooks: one whose receiver doesn't exist, one that is disabled, and one that gets no
+        events."""
         token = self.tokens["ada"]
         url = f"https://receiver.invalid/{'a-long-path/' * 40}?a='1'&b=2"
         body = {"url": url, "description": f"{HOSTILE} {WORDS}"[:1000], "events": ["api_key.created", "member.added", "balance.low"]}
@@ -188,7 +191,8 @@ class World:
             self.places[place] = self.places.get(place, self.places["full"]) | {"webhook_id": webhook}
 
     def make_payments(self, top):
-        """Makes a payment that waits for a person, and as if by Stripe: some with every end, a card, a top-up that is paused."""
+        """Creates a payment that waits for the customer. Also inserts data that otherwise comes from Stripe: payments
+        with every result, a card, and a paused top-up."""
         full = self.make(f"{top}/billing/payments", {"amount": "1234.56", "save_card": True})["id"]
         now = int(datetime.now(timezone.utc).timestamp() * 1000)
         ends = [("credit", "succeeded", 500_000, 120_000, 380_000, None), ("auto_top_up", "failed", 4_000, 0, 0, "lost_card"),
@@ -235,7 +239,7 @@ class World:
         return main["id"]
 
     def report(self, usage):
-        """Reports the usage of keys, as inference servers do: each with its model, time, and tokens."""
+        """Reports the usage of keys, as inference servers do. Each item has a key, a model, a time, and tokens."""
         events = [{"id": f"{key}-{model}-{number}", "source": "server", "time": text_of(time), "api_key_id": key, "model": model,
                    "kind": "chat", "prompt_tokens": prompt, "completion_tokens": completion}
                   for number, (key, model, time, prompt, completion) in enumerate(usage)]
@@ -243,7 +247,7 @@ class World:
             self.client.use(events[start:start + 500])
 
     def sign_in(self):
-        """Opens a session for each of the people who look at pages, and returns their cookies."""
+        """Signs in each user who opens pages, and returns their cookies."""
         people = {None: None}
         for name in ["ada", "grace", "mia", "newcomer", "olivia", "otto", "felix", "opal"]:
             visitor = Visitor()
@@ -255,14 +259,14 @@ class World:
         return people
 
     def connect(self, provider):
-        """Connects Grace with the provider, and leaves people who come from it before the page of a conflict."""
+        """Connects Grace with the provider. Other users sign in with the provider, up to the page about a conflict."""
         client, server, self.provider = self.client, self.server, provider
         grace = Visitor()
         grace.open(f"{server.url}/console/sign-in", {"email": "grace@example.com", "password": PASSWORD})
         claims = {"sub": "1", "email": f"grace.{LONG[:30].encode('ascii', 'ignore').decode()}@example.org", "email_verified": True}
         to = provider.sign_on(grace, "/console/account/connections/new/acme", claims)
         assert to.endswith("/console/account/connections/confirm"), to
-        # Ada comes back as the same person at the provider, and hasn't confirmed the connection either.
+        # Ada returns with the same subject of the provider, and hasn't confirmed the connection either.
         ada = Visitor()
         ada.open(f"{server.url}/console/sign-in", {"email": "ada@example.com", "password": PASSWORD})
         provider.sign_on(ada, "/console/account/connections/new/acme", claims)
@@ -277,11 +281,11 @@ class World:
             to = provider.sign_on(visitor, "/console/sign-in/acme", claims)
             assert to.endswith("/console/sign-in/confirm"), to
             self.conflicts[name] = visitor.cookies["tollkeeper-connection"]
-        # The link for creating the first account, as if the installation had no operator yet.
+        # Inserts the link for creating the first account, as if the installation had no operator yet.
         with contextlib.closing(sqlite3.connect(server.data / "tollkeeper.db", timeout=30)) as database, database:
             row = (hashlib.sha256(FIRST_ACCOUNT_TOKEN.encode()).digest(), 0)
             database.execute("INSERT INTO first_account (id, token_hash, created_at) VALUES (1, ?, ?)", row)
-            # Costs, which only the gateway writes: of a customer that is there, and of one that was deleted.
+            # Inserts costs, which only the gateway writes: of an existing customer, and of a deleted one.
             customer = self.places["full"]["organization_id"]
             days = "CAST(strftime('%s', 'now') AS INTEGER) / 86400"
             for organization, model, upstream, amount, cost in [
@@ -299,7 +303,7 @@ class World:
 
 
 class Northwind:
-    """An organization as a customer has it: with usage on every day."""
+    """An organization like a customer's, with usage on every day."""
 
     def __init__(self, world):
         self.world = world
@@ -358,6 +362,6 @@ class Northwind:
 
 
 def changed_meanwhile(world, place, body):
-    """Changes an organization while somebody has its form open."""
+    """Changes an organization while another user has its form open."""
     path = f"/v1/organizations/{world.places[place]['organization_id']}"
     world.client.data_of("PUT", path, body, world.tokens["ada"])

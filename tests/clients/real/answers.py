@@ -1,4 +1,4 @@
-"""What clients rely on in the answers of the gateway, asked for without any client."""
+"""Checks the properties of the gateway's answers that clients rely on, without a client."""
 
 import json
 
@@ -9,7 +9,7 @@ LARGE = 1_000_000
 
 
 def check(gateway):
-    """Returns what is wrong, as sentences."""
+    """Returns the errors, as sentences."""
     wrong = []
 
     def expect(what, answer, status, code=None, **headers):
@@ -45,7 +45,7 @@ def check(gateway):
     by_header = {"x-api-key": gateway.key}
     expect("/v1/models with x-api-key", gateway.request("GET", "/v1/models", headers=by_header), 200)
     expect("A chat with x-api-key", gateway.request("POST", "/v1/chat/completions", CHAT, headers=by_header), 200)
-    # A client with OPENAI_ORG_ID in its environment sends this header with each call.
+    # A client with OPENAI_ORG_ID in its environment sends this header with every call.
     elsewhere = {"openai-organization": "org-of-another-service", "openai-project": "proj_of-another-service"}
     expect("A chat with another organization's header",
            gateway.request("POST", "/v1/chat/completions", CHAT, gateway.key, elsewhere), 200)

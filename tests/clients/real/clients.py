@@ -1,4 +1,4 @@
-"""The clients: how each is started, and what is special about it."""
+"""The clients: how each of them is started, and how they differ."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ import stub
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 PROMPT_OF_PAGE = '"hi"'
 
-# No reports, no updates, no lists of models from elsewhere.
+# Disables telemetry, updates, and downloads of model lists.
 QUIET = {
     "DO_NOT_TRACK": "1",
     "NO_COLOR": "1",
@@ -42,19 +42,19 @@ QUIET = {
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A client, with what it is given: the blocks of a section of docs/tools.md."""
+    """A client with its input: the blocks of a section of docs/tools.md."""
 
     name: str
     heading: str
     folder: str
-    # Which of several blocks of the section.
+    # The index of the block, if the section has several.
     block: int = 0
-    # Arguments of a command that let it use its tools, or the program in `programs` that uses a tool.
-    # None: the client has no tools, or runs none.
+    # Arguments of a command that allow the client to use its tools, or the program in `programs` that uses a tool. None
+    # if the client has no tools or doesn't run them.
     tool: str | None = None
     # An argument for a program in `programs`.
     variant: str = ""
-    # The client's own wording where it doesn't show the server's message, by scene.
+    # The client's own messages where it doesn't show those of the server, by scene.
     own_words: dict = dataclasses.field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ CLIENTS = [
 
 
 def other_versions():
-    """Returns the clients whose section of the page doesn't name the version that is installed."""
+    """Returns a message for each client whose section of the page doesn't contain the installed version."""
     packages = install.NPM | install.PIP
     versions = {client.heading: re.split("==|@", packages[client.folder][0])[-1] for client in CLIENTS}
     sections = page.sections()
@@ -97,7 +97,8 @@ def other_versions():
 
 
 class Place:
-    """Folders of one start of a client: a home, and a folder to work in, with a note if there is a word for it."""
+    """The folders of one start of a client: a home folder and a working folder. The latter has a note if a word is
+    given."""
 
     def __init__(self, root, word):
         self.home, self.work = root / "home", root / "work"
@@ -105,7 +106,7 @@ class Place:
         self.work.mkdir()
         if word:
             (self.work / stub.NOTE).write_text(word + "\n")
-            # For llm, whose tools are the functions of a file.
+            # For llm, whose tools are the functions in a file.
             shutil.copy(PROGRAMS / "read_note.py", self.work)
         subprocess.run(["git", "init", "-q", self.work], env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
                        check=True)
@@ -117,7 +118,7 @@ class Place:
 
 
 def prepare(client, installed, place, base_url, key, model, prompt, outside):
-    """Writes the files of a start. Returns its command and its environment."""
+    """Writes the files for a start, and returns its command and environment."""
     files, (language, text) = page.blocks(client.heading, client.block)
 
     def fill(text):

@@ -1,4 +1,4 @@
-"""A tollkeeper that is started here, with organizations, keys and money."""
+"""A tollkeeper process with organizations, keys and money."""
 
 import decimal
 import http.client
@@ -11,7 +11,7 @@ import time
 
 PASSWORD = "Analytical-Engine-1843"
 MODEL, VECTORS = "svc-1", "svc-embedding-1"
-# Maximum tokens of an answer. The agents ask for more.
+# The maximum number of tokens in an answer. The agents request more.
 MAX_TOKENS = 4096
 PRICES = {"prompt": "0.000002", "completion": "0.000006"}
 CATALOG = f"""
@@ -50,7 +50,7 @@ max_concurrent_requests = 100
 prices = [{{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "{PRICES["prompt"]}" }}]
 routes = [{{ upstream = "stub", model = "stub" }}]
 """
-# High, so that the rate of a key is the only one that refuses.
+# The limits are high, so that only the rate limit of a key refuses calls.
 LIMITS = {
     f"TOLLKEEPER_LIMITS__{name}_PER_MINUTE": "100000" for name in ("READS", "WRITES", "LOGINS", "BAD_CREDENTIALS")
 }
@@ -63,7 +63,7 @@ def free_port():
 
 
 class Tollkeeper:
-    """A tollkeeper with SQLite in a folder. Without a stub it has the built-in demo."""
+    """A tollkeeper with SQLite in a folder. Without a stub, it uses the built-in demo."""
 
     def __init__(self, program, folder, stub=None):
         self.program, self.folder = str(program), folder
@@ -92,7 +92,7 @@ class Tollkeeper:
             raise
 
     def request(self, method, path, body=None, token=None, headers=()):
-        """Returns the status, the headers and the whole body of an answer."""
+        """Sends a request, and returns the status, the headers and the body of the response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"content-type": "application/json"} if body is not None else {}
         if token:
@@ -122,7 +122,7 @@ class Tollkeeper:
         raise SystemExit(f"tollkeeper isn't ready after 60 s: {self.log.read_text()[-2000:]}")
 
     def sign_up(self, stub):
-        """Makes a person, an organization with money and one without, and a key of each."""
+        """Creates a user, two organizations, only one of which has money, and a key for each of them."""
         account = {"email": "ada@example.com", "password": PASSWORD}
         self.data("POST", "/v1/auth/register", account | {"username": "ada"})
         self.data("POST", "/v1/auth/verify-email", {"token": self.mailed_token()})
@@ -130,14 +130,15 @@ class Tollkeeper:
         self.organization, self.keys = self.make_organization("Acme")
         self.key = self.make_key("Everything")
         if stub:
-            # The demo gives the first organization credit automatically.
+            # With the demo, the first organization gets credit automatically.
             self.command("credit", "add", "--organization", self.organization, "--amount", "1000",
                          "--reference", "tests")
         _, poor = self.make_organization("Poor")
         self.poor_key = self.data("POST", poor, {"name": "Everything"}, self.token)["key"]
 
     def make_organization(self, name):
-        """Returns the id of an organization, and the path of the keys of its project."""
+        """Creates an organization with a project. Returns the id of the organization and the path of the project's
+        keys."""
         organization = self.data("POST", "/v1/organizations", {"name": name}, self.token)["id"]
         projects = f"/v1/organizations/{organization}/projects"
         project = self.data("POST", projects, {"name": "Shop"}, self.token)["id"]
@@ -165,7 +166,7 @@ class Tollkeeper:
         return ended.stdout
 
     def usage(self):
-        """Returns the calls, the tokens of prompts and answers, and the money of the organization."""
+        """Returns the number of calls, the prompt and completion tokens, and the amount of the organization."""
         rows = self.data("GET", f"/v1/organizations/{self.organization}/billing/usage?group_by=month,model",
                          token=self.token)["usage"]
         calls = prompt = completion = 0

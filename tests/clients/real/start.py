@@ -1,4 +1,4 @@
-"""One start of a client: what it shows, when, and what it asks."""
+"""One start of a client: its output with times, and its requests."""
 
 import os
 import re
@@ -9,13 +9,13 @@ import time
 
 
 def squeeze(text):
-    """Returns the text without what terminals, JSON and frames add to it."""
+    """Returns the text without characters that terminals, JSON and frames add."""
     text = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)", "", text)
     return re.sub(r"[\s\\\"│┃|>]+", "", text)
 
 
 class Start:
-    """A start of a client, watched until it ends or its time is over."""
+    """A run of a client. It is watched until the client exits or a timeout expires."""
 
     def __init__(self, command, environment, folder, recorder, seconds, expected, own_words=None):
         self.expected, self.own_words = expected, own_words
@@ -46,7 +46,7 @@ class Start:
         return self.printed.decode("utf-8", "replace")
 
     def is_shown(self):
-        """Whether the client has shown what was expected: a text, or what the server said when it refused."""
+        """Returns whether the client has shown the expected text, or otherwise the message of a refusal."""
         output = squeeze(self.output)
         if self.expected:
             return squeeze(self.expected) in output
@@ -64,7 +64,7 @@ class Start:
         return {str(one.code) for one in self.refusals()}
 
     def after_refusal(self):
-        """Returns the seconds from the first refusal of a call until it was shown; None if it wasn't."""
+        """Returns the seconds between the first refusal and the time when it was shown, or None if it wasn't shown."""
         refused = self.refusals()
         if self.shown_at is None or not refused:
             return None
@@ -76,7 +76,7 @@ class Start:
 
 
 def end(process):
-    """Ends a client and what it has started in its session."""
+    """Ends a client and all processes in its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

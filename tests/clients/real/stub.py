@@ -1,8 +1,8 @@
-"""An inference server that answers in the forms of OpenAI and Anthropic, and counts what it has answered.
+"""An inference server that answers in the formats of OpenAI and Anthropic, and counts its answers.
 
-It answers with TEXT. If a person asks it to read the note, and the call offers a tool that can, it asks for that tool
-once, and then repeats the word that came back. So an answer with the word shows that the tool ran, and that its result
-was sent.
+The answer is TEXT by default. If a user asks for the note, and the call offers a tool that can read files, the stub
+calls this tool once, and then repeats the word in the result. An answer with the word shows that the tool ran and that
+its result was sent.
 """
 
 import collections
@@ -16,20 +16,20 @@ import threading
 TEXT = "Hello from the tollbooth."
 NOTE = "note.txt"
 ASKED = f"read the file {NOTE}"
-# The word in the note. The harness writes it; the stub has only its form.
+# The word in the note. The harness writes it, and the stub knows only its format.
 WORD = re.compile(r"word-[0-9a-f]{8}")
-# Names of tools that run a command, read a file, or belong to the programs here, best first.
+# The names of tools that run a command, read a file, or belong to the programs here, in order of preference.
 TOOLS = ("exec_command", "shell_command", "shell", "Bash", "bash", "run_shell_command", "read_note", "Note", "Read",
          "read", "read_file")
 VECTOR = [0.25, -0.5, 0.75, 1.0]
 
 Tokens = collections.namedtuple("Tokens", "prompt completion")
-# A call: its operation and model, the limit of its answer, the tool that was asked for, and its cost in tokens.
+# A call: its operation and model, the maximum length of the answer, whether a tool was called, and its tokens.
 Call = collections.namedtuple("Call", "operation model limit asked_tool tokens")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A server on a free port of 127.0.0.1."""
+    """A server on an unused port of 127.0.0.1."""
 
     daemon_threads = True
 
@@ -38,7 +38,7 @@ class Server(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, *about):
-        # Clients close connections when they like.
+        # Clients may close connections at any time.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(*about)
 
@@ -56,13 +56,13 @@ class Stub:
         self.url, self.stop = f"http://127.0.0.1:{self.server.server_port}/v1", self.server.stop
 
     def begin(self, call):
-        """Notes a call, and returns its number."""
+        """Records a call, and returns its number."""
         with self.lock:
             self.calls.append(call)
             return next(self.numbers)
 
     def total(self):
-        """Returns how many calls were answered, and their tokens."""
+        """Returns the number of answered calls, and the sum of their tokens."""
         with self.lock:
             calls = list(self.calls)
         return len(calls), Tokens(sum(one.tokens.prompt for one in calls), sum(one.tokens.completion for one in calls))
@@ -114,7 +114,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Plan:
-    """What is answered to a request: a text or a call of a tool, and the tokens."""
+    """The answer to a request: a text or a tool call, and the tokens."""
 
     def __init__(self, operation, body):
         self.body, self.operation = body, operation
@@ -126,7 +126,8 @@ class Plan:
         if operation != "embeddings":
             self.decide(body.get("messages") or body.get("input"))
         said = json.dumps(self.arguments) if self.tool else self.text
-        # The stub's counts: four bytes of the body are a token of the prompt, and each word is a token of the answer.
+        # The counts of the stub: a prompt token for every four bytes of the body, and a completion token for each word
+        # of the answer.
         prompt = len(json.dumps(body)) // 4
         self.tokens = Tokens(prompt, 0 if operation == "embeddings" else len(said.split()))
 
@@ -148,7 +149,7 @@ class Plan:
 
 
 def words_of(turn):
-    """What a person said in this turn."""
+    """Returns the text of the user in this turn."""
     if turn.get("role") != "user":
         return ""
     content = turn.get("content")
@@ -165,7 +166,7 @@ def is_result(turn):
 
 
 def tools_of(tools):
-    """Yields names and schemas of the tools, in each of the three forms."""
+    """Yields the name and the schema of each tool, in any of the three formats."""
     for tool in tools:
         if tool.get("type") == "namespace":
             yield from tools_of(tool.get("tools", []))
@@ -176,7 +177,7 @@ def tools_of(tools):
 
 
 def arguments_for(schema):
-    """Arguments that read the note, or the simplest of their type."""
+    """Returns arguments that read the note. Other required arguments get the simplest value of their type."""
     arguments = {}
     properties = schema.get("properties", {})
     for name, one in properties.items():
