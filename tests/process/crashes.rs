@@ -34,7 +34,7 @@ const TOKENS: (i64, i64) = (1_000, 500);
 /// The tokens that a correction subtracts.
 const CORRECTED_TOKENS: (i64, i64) = (100, 50);
 
-/// Maximum time that a client waits for a server to come back.
+/// Maximum time that a client waits for a server to restart.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The servers under test, from the clients' point of view.

@@ -56,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the test on a fresh database with the current schema.
+/// Runs the test on a new database with the current schema.
 fn with_db(database: Database, test: impl AsyncFnOnce(Db)) {
     database.block_on(async {
         let folder = Folder::new();

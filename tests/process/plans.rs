@@ -106,8 +106,8 @@ async fn lists_use_the_tenants_index(world: World) {
     let (by_tenant, by_person) = ("organization_members_list", "organization_members_user_id");
     let me = ada.id.to_string();
     let cases: [(&str, &[&str], &str, usize); 14] = [
-        // Statement, parameters, expected index, and number of allowed sorts: of the page itself, of the
-        // matches, or of one user's memberships.
+        // Each case has a statement, its parameters, the expected index, and the number of allowed sorts: of
+        // the page itself, of the matches, or of one user's memberships.
         (&OrganizationId::statements().from_start, &[&other, "20", "100"], by_tenant, 1),
         (&OrganizationId::statements().from_end, &[&other, "20", "100"], by_tenant, 1),
         (&OrganizationId::statements().filtered, &[&mine, "", "%m6%", "20", "0"], "organization_members_", 1),
@@ -123,7 +123,7 @@ async fn lists_use_the_tenants_index(world: World) {
         (&invitations::listing::LIST, &[&other, "0", "", "20", "100"], "invitations_list", 1),
         (&invitations::listing::LIST, &[&mine, "0", "expired", "20", "0"], "invitations_list", 1),
         (&invitations::listing::COUNT, &[&mine, "0", "pending"], "invitations_list", 0),
-        // Statements of changes of a membership.
+        // Statements that change a membership.
         (members::MEMBER_AND_CALLER, &[&other, &me, "x7"], "organization_members_owners", 0),
         (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),
         (invitations::END_WITH_MEMBER, &[&other, "x7", "x7", "0"], "invitations_sent", 1),
@@ -257,8 +257,8 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
     let of_months = [[&*mine, "1", "3", "100"].as_slice(), &months].concat();
     let of_project_months = [[&*other, &*crowd, "1", "3", "100"].as_slice(), &months].concat();
     let cases: [(&str, &[&str], &[&str], usize); 29] = [
-        // Statement, parameters, expected indexes, and number of allowed sorts: of the page, or of the
-        // matches.
+        // Each case has a statement, its parameters, the expected indexes, and the number of allowed sorts:
+        // of the page, or of the matches.
         (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
         (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
         (&listing::SEARCHED, &[&mine, "%p6%", "20", "0"], &[in_organization], 1),
@@ -291,7 +291,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             &["project_members_|PRIMARY KEY"],
             0,
         ),
-        // Statements at the end of a membership in the organization.
+        // Statements that end a membership in the organization.
         (members::LEAVE_PROJECTS, &[&mine, &me], &["project_members_user_id"], 0),
         // Projects that a member leaves, and users who can be added to a project.
         (members::PROJECTS, &[&mine, &me, "101"], &["project_members_user_id"], 1),
@@ -309,14 +309,14 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
             1,
         ),
-        // Names of callers and projects are read once each.
+        // The name of each caller and project is read once.
         (
             &named,
             &[&mine, "1", "3", "100"],
             &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
             3,
         ),
-        // The same for listed projects.
+        // Reports of the projects on a list page.
         (&listed[0], &[&other, "1", "3", "100", &crowd, &few], &[sums_by_project], 1),
         (&listed[1], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
         (reports::PROJECTS, &[&other, "17"], &["usage_daily_project_month|usage_daily_pkey|PRIMARY KEY"], 0),

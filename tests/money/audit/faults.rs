@@ -1,5 +1,5 @@
-//! Faults in the books of [`super::recount`], such as a wrong version or a change by hand leaves. `$1` is the
-//! organization.
+//! Faults in the books of [`super::recount`], such as a faulty version or a manual change could cause. `$1`
+//! is the organization.
 
 /// A fault: the statements that plant it, and the rules that find it.
 pub struct Fault {

@@ -1,4 +1,4 @@
-//! The audit of books with a long history. It finds and reports each kind of drift that is made by hand.
+//! The audit of books with a long history. It finds and reports each kind of drift that is planted by hand.
 
 use serde_json::json;
 use tollkeeper::billing::audit;
@@ -65,7 +65,7 @@ async fn run(db: &Db, organization: &str, statements: &[&str]) {
     tx.commit().await.unwrap();
 }
 
-/// A drift: its report, the statements that make it, and the statements that repair it.
+/// A drift: its report, the statements that cause it, and the statements that repair it.
 type Drift = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 const FIRST_USE: &str = "(SELECT MIN(id) FROM ledger_transactions WHERE idempotency_key LIKE 'usage:%')";

@@ -59,7 +59,8 @@ async fn only_an_accepted_event_captures_a_reservation_once(world: World) {
     assert_eq!(scene.report(&here, &with("b", &[])).await, "accepted");
     assert_eq!(scene.report(&here, &with("c", &[])).await, "accepted");
     assert_eq!(wallet(&world, organization).await, (-6_000, CALL_NANO), "the other call's stays");
-    // Two events in one batch name the reservation, and afterwards it can't be released or extended.
+    // Two events in one batch name the reservation. After that, the reservation can't be released or
+    // extended.
     let both = json!({"events": [
         scene.event("d", START, &[("reservation_id", second.clone())]),
         scene.event("e", START, &[("reservation_id", second.clone())]),

@@ -302,8 +302,8 @@ impl Books {
         }
     }
 
-    /// Returns the nanos that a month's invoice refunds for earlier months of use. Late usage can bring more
-    /// of an earlier month's usage under a discount than it costs itself.
+    /// Returns the nanos that a month's invoice refunds for earlier months of use. Late usage can lower the
+    /// price of an earlier month's usage by more than the late usage itself costs.
     fn given_for_earlier_months(&self, tiers: &Tiers, month: i64) -> i128 {
         let late = self.events.values().filter(|event| event.billed == month && event.month_of_use < month);
         let months: BTreeSet<i64> = late.map(|event| event.month_of_use).collect();

@@ -224,9 +224,9 @@ pub fn most(prices: &[Price], at_ms: i64, prompt: i128, completion: i128) -> i12
 }
 
 impl History<'_> {
-    /// Returns `true` if the prices of this history have components and conditions. These and the parts of
-    /// events have their own source of randomness, and a quarter of the histories have none of them. So
-    /// histories that failed before parts existed are still the same.
+    /// Returns `true` if the prices of this history have components and conditions. Components, conditions
+    /// and the parts of events have their own source of randomness, and a quarter of the histories have none
+    /// of them. Therefore histories that failed before parts existed are still the same.
     pub fn has_parts(&self) -> bool {
         !self.seed.is_multiple_of(4)
     }

@@ -1,4 +1,4 @@
-//! Pages at Stripe that the server ends when they are no longer needed.
+//! Pages at Stripe that the server expires when they are no longer needed.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn begin(shop: &mut Shop<'_>) -> (Invoice, Value, String) {
     (invoice, begun, session_id)
 }
 
-/// Checks that the page ends the next time that the job runs.
+/// Asserts that the page expires the next time that the job runs.
 async fn expect_ended(shop: &Shop<'_>, begun: &Value, session_id: &str) {
     shop.work().await;
     assert_eq!(shop.stripe.object(session_id)["status"], "expired");

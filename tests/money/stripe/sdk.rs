@@ -1,5 +1,5 @@
-//! Stripe's own libraries. The Python library makes the same journey as our client. The Python library and
-//! the Node library create signatures that our code verifies.
+//! Stripe's own libraries. The Python library takes the same steps as our client. The Python library and the
+//! Node library create signatures that our code verifies.
 
 use tollkeeper::kernel::secrets::Secret;
 use tollkeeper::stripe::signature::{SignatureError, verify};
@@ -17,7 +17,7 @@ async fn official_library_for_python_makes_the_same_journey() {
     let ended = tokio::task::spawn_blocking(move || run_to_end(command)).await.unwrap();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.log);
     assert_eq!(ended.stdout, "the journey is done\n");
-    // The journey paid 25.00 on the page and 10.00 off-session, and refunded 5.00. It also paid 10.00 with
+    // The steps paid 25.00 on the page and 10.00 off-session, and refunded 5.00. They also paid 10.00 with
     // 2.00 of tax twice.
     assert_eq!(account.stripe.charges().len(), 4);
     assert_eq!(account.stripe.balance(), 5_400);

@@ -88,8 +88,8 @@ async fn fill(world: &World) {
 #[on_each_database]
 async fn sign_ons_factors_and_pages_of_operators_use_an_index(world: World) {
     fill(&world).await;
-    // Statement, parameters, expected index, and number of allowed sorts. Sorts may include only one user's
-    // rows.
+    // Each case has a statement, its parameters, the expected index, and the number of allowed sorts. Sorts
+    // may include only one user's rows.
     let cases: [(&str, &[&str], &str, usize); 28] = [
         (connections::BY_SUBJECT, &["https://id.test", "x7"], "connections_issuer_subject", 0),
         (connections::OF_USER, &["user_x7"], "connections_user_id", 1),

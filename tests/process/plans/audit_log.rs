@@ -29,8 +29,8 @@ async fn every_filter_of_the_audit_log_uses_its_index(world: World) {
     sql("ANALYZE").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     let cases: [(&Statements, [&str; 3], &[&str]); 6] = [
-        // Statements, actor, action and target, and the expected indexes. If several are given, PostgreSQL
-        // may use any of them.
+        // Each case has a statement, an actor, an action and a target, and the expected indexes. If a case
+        // has several indexes, PostgreSQL may use any of them.
         (&BY_TIME, ["", "", ""], &["id"]),
         (&BY_ACTOR, ["actor_7", "", ""], &["actor_id"]),
         (&BY_ACTION, ["", "action_7", ""], &["action_id"]),

@@ -42,7 +42,8 @@ async fn counts_and_the_outbox_use_an_index(world: World) {
     }
     tx.commit().await.unwrap();
     let cases: [(&str, &[&str], &str, usize); 5] = [
-        // Statement, parameters, expected index, and number of allowed sorts of the few matches.
+        // Each case has a statement, its parameters, the expected index, and the number of allowed sorts of
+        // the few matches.
         (organizations::CREATOR, &[&me], "organizations_created_by_name_folded", 0),
         (organizations::FIRST_WITHOUT_CREDIT, &[&me], "organizations_created_by_name_folded", 1),
         (invitations::OPEN_COUNT, &[&mine, "5990"], "invitations_open_until", 0),

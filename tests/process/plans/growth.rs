@@ -73,7 +73,8 @@ async fn old_rows_are_found_by_their_index(world: World) {
     }
     tx.commit().await.unwrap();
     let cases: [(&str, &[&str], &str, bool); 13] = [
-        // Statement, parameters, expected index (any of those given), and whether it may sort.
+        // Each case has a statement, its parameters, the expected indexes, any of which may be used, and
+        // whether it may sort.
         (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
         (sessions::LIST, &[&me, "1", "0", "20", "0"], "sessions_live", true),
         (sessions::COUNT, &["v7", "1", "0"], "sessions_live|sessions_user_id", false),

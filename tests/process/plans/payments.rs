@@ -51,7 +51,7 @@ async fn payments_are_found_by_their_index(world: World) {
     tx.commit().await.unwrap();
     let of_organization = "payments_organization_id_id";
     let cases: [(&str, &[&str], &str); 18] = [
-        // Statement, parameters, and expected index (any of those given).
+        // Each case has a statement, its parameters, and the expected indexes, any of which may be used.
         (payments::COUNT, &["o7"], of_organization),
         (&payments::LIST, &["o7", "20", "0"], of_organization),
         (&payments::OPEN_OF_INVOICE, &["o7", "i7"], of_organization),

@@ -65,7 +65,7 @@ async fn deliveries_are_found_by_their_index(world: World) {
     let by_webhook = "webhook_deliveries_webhook_id_id|webhook_deliveries_webhook_id_state_id";
     let announcements = "operator_announcements_pkey|operator_announcements_1";
     let cases: [(&str, &[&str], &str); 20] = [
-        // Statement, parameters, and expected index (any of those given).
+        // Each case has a statement, its parameters, and the expected indexes, any of which may be used.
         (RECEIVERS, &["o7"], "webhooks_organization_id_id"),
         (RECEIVERS_OF_INSTALLATION, &[], "webhooks_organization_id_id"),
         (endpoints::COUNT_OF_INSTALLATION, &[], "webhooks_organization_id_id"),

@@ -38,7 +38,7 @@ fn answered_requests_survive_a_failover(_: Database) {
             longest_promotion = longest_promotion.max(began.elapsed());
             longest = longest.max(load.wait_for_answer(&format!("failover-{number}")));
             ids.push(format!("failover-{number}"));
-            // The dead primary comes back as the standby of the new one.
+            // The dead primary returns as the standby of the new one.
             primary.follow(&standby);
             std::mem::swap(&mut primary, &mut standby);
         }

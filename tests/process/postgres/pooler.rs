@@ -205,7 +205,7 @@ fn pooler_by_transaction_is_noticed(_: Database) {
         let mut read = db.read().await.unwrap();
         let ping = || sql("SELECT CAST(1 AS BIGINT)");
         ping().one::<(i64,)>(&mut read).await.unwrap();
-        // The other client takes the session in which the statement was prepared.
+        // The other client uses the session in which the statement was prepared.
         other.0.batch_execute("BEGIN").await.unwrap();
         let mut refused = None;
         for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! A hard budget, and more clients than it pays for, at several replicas at once.
+//! A hard budget and more clients than it pays for, which call several replicas at the same time.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A small balance, and more gateway clients than it pays for, at all replicas at once.
+//! A small balance and more gateway clients than it pays for, which call all replicas at the same time.
 
 use std::io::Read;
 

@@ -12,7 +12,7 @@ use support::{Database, on_each_database};
 /// The number of concurrent clients.
 const CLIENTS: usize = 48;
 
-/// Runs something in all clients at once. Returns their results.
+/// Runs a function in all clients at the same time. Returns the results.
 fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(CLIENTS);
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn key_rate_is_shared(database: Database) {
                     .into_iter()
                     .sum();
             let elapsed_s = begun.elapsed().as_secs_f64();
-            // All replicas together allow the calls of one minute at once, and then calls at the rate.
+            // All replicas together immediately allow the calls of one minute, and then calls at the rate.
             let due = f64::from(PER_MINUTE) + elapsed_s * f64::from(PER_MINUTE) / 60.0;
             let all = CLIENTS * calls;
             println!("{backend}: {let_through} of {all} calls in {elapsed_s:.2} s, {due:.0} are due");

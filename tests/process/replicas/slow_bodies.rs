@@ -59,7 +59,7 @@ fn revoke_during_requests(
         SlowRequest::begin(server.public, method, path, bearer, &body(number))
     };
     let slow: Vec<_> = fleet.servers.iter().enumerate().map(begin).collect();
-    // Wait until the requests have passed the gate.
+    // Waits until the requests have passed the gate.
     std::thread::sleep(Duration::from_millis(300));
     revoke();
     let mut answers = Vec::new();

@@ -1,4 +1,4 @@
-//! A limited balance, and more clients than it pays for, at all replicas at once.
+//! A limited balance and more clients than it pays for, which call all replicas at the same time.
 
 use serde_json::{Value, json};
 

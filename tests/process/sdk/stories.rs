@@ -1,5 +1,5 @@
-//! Every possible end of a call, from the point of view of programs that use the official SDKs. The upstream
-//! misbehaves in each way of a table, and each call must have the expected cost.
+//! Every possible end of a call, from the point of view of programs that use the official SDKs. A table lists
+//! the failures of the upstream and the expected cost of each call.
 
 mod answers;
 mod table;

@@ -1,4 +1,4 @@
-//! Writes billed usage directly, in the way the queue of the service listener does.
+//! Writes billed usage directly, as the queue of the service listener does.
 
 use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::billing::rules::books;

@@ -237,7 +237,7 @@ async fn thresholds_are_reached_once_a_period(world: World) {
     let change = json!({"limit": "0.0005", "thresholds": [100, 200]});
     world.call(Method::PUT, &path).bearer(&scene.ada.access_token).json(&change).send().await;
     assert_eq!(reached().await.last(), Some(&(200, 1_100_000_000)));
-    // A new budget includes earlier spending at once.
+    // A new budget immediately includes earlier spending.
     let body = json!({"name": "late", "scope": "organization", "period": "day", "limit": "0.0022"});
     let late = id(&scene.create(&body).await.json()["data"]);
     let text = "SELECT threshold FROM budget_alerts WHERE budget_id = $1";

@@ -107,8 +107,8 @@ async fn expired_reservation_is_free_again(world: World) {
     world.clock.advance_ms(10 * 60_000 + 1);
     assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
     assert_eq!(scene.state(&day).await, ["0", "0", "0.001"]);
-    // A repeated request id finds its reservation. After the reservation has expired, it makes a new one,
-    // even before the job has run.
+    // A repeated request id finds its reservation. After the reservation has expired, the same id creates a
+    // new one, even before the job has run.
     let question = json!({"credential": scene.keys[0].1, "operation": "chat", "model": "svc-1",
         "estimated_prompt_tokens": CALL[0], "max_tokens": CALL[1], "request_id": "again"});
     let asked = world.ask("/service/v1/authorize", &question).bare().await;

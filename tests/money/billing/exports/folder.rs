@@ -28,7 +28,7 @@ async fn run_at(books: &mut Books<'_>, time: &str) -> u64 {
     books.set_time(time);
     let app = &books.world.app;
     let changed = run_due(&app.billing, &app.leases.lease(Job::Exports)).await;
-    // End the lease, so that the next run doesn't have to wait until it expires.
+    // Ends the lease, so that the next run doesn't have to wait until it expires.
     let mut tx = app.db.write().await.unwrap();
     tollkeeper::db::sql("DELETE FROM job_leases WHERE job = 'exports'").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();

@@ -20,7 +20,7 @@ pub enum End {
     Uncounted,
     /// The call ends with an error instead of the third word.
     Cut,
-    /// The same, and the upstream hasn't counted any tokens.
+    /// The call ends with an error instead of the third word, and the upstream hasn't counted any tokens.
     CutUncounted,
     /// The call fails with this status and code instead of an answer.
     Failed(u16, &'static str),
