@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -22,6 +23,7 @@ use web::route::Operation;
 
 /// The header that identifies Anthropic's SDKs.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
+const ANTHROPIC_VERSION_HEADER: HeaderName = HeaderName::from_static(ANTHROPIC_VERSION);
 
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -168,15 +170,15 @@ impl Input<Api> for ListModels {
     const READS_BODY: bool = false;
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
-        if !call.headers.contains_key(ANTHROPIC_VERSION) {
+        if !call.headers.contains_key(ANTHROPIC_VERSION_HEADER) {
             // Nearly all requests have no query.
             if call.uri.query().is_none() {
                 return Ok(Self { page: None, has_aliases: false });
             }
-            let Query(query) = Query::<WholeQuery>::read(api, call).await?;
+            let Query(query) = Box::pin(Query::<WholeQuery>::read(api, call)).await?;
             return Ok(Self { page: None, has_aliases: query.aliases });
         }
-        let Query(query) = Query::<PageQuery>::read(api, call).await?;
+        let Query(query) = Box::pin(Query::<PageQuery>::read(api, call)).await?;
         let has_aliases = query.aliases;
         Ok(Self { page: Some(query).filter(|query| !query.is_whole()), has_aliases })
     }

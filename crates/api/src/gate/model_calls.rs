@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 
 use crate::Api;
 use gateway::{AnthropicHeaders, Operation};
@@ -17,6 +17,9 @@ use tenants::roles::ProjectAction;
 use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
 use super::tenants::project_roles;
 use super::{Access, AccessDoc, Call, rate_limited};
+
+/// The header in which Anthropic's SDKs send an API key.
+const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The access to model calls: an API key with the operation's permission, or the access token of a user whose
 /// role in the requested project allows model calls.
@@ -137,7 +140,7 @@ fn describe(permission: Permission) -> AccessDoc {
 /// # Errors
 /// 401 if the header is sent several times; 400 if another credential is sent with it.
 pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
-    let mut keys = call.headers.get_all("x-api-key").iter();
+    let mut keys = call.headers.get_all(API_KEY_HEADER).iter();
     let Some(key) = keys.next() else { return Ok(()) };
     if keys.next().is_some() {
         let message = "Send one `x-api-key` header, not several.";
