@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::json::{self, Json, Members, USUAL_MEMBERS};
+use super::json::{self, Json, Members};
 use super::schema::{ObjectSchema, Property};
 use kernel::error::{Code, Detail, Error, MAX_DETAILS};
 pub use kernel::patch::Patch;
@@ -108,7 +108,8 @@ pub struct Fields<'a, S> {
     sent: Sent<'a>,
     prefix: &'a str,
     problems: &'a mut Problems,
-    names: Vec<&'static str>,
+    /// The names of the fields, which are collected only for a message about unknown fields.
+    names: Option<Vec<&'static str>>,
     /// The description of the next field.
     description: &'static str,
     /// The schema, which is set only while the fields are described, because a schema costs more than reading
@@ -247,7 +248,9 @@ impl<'a, S> Fields<'a, S> {
     }
 
     fn describe_field(&mut self, name: &'static str, schema: impl FnOnce() -> Value, is_required: bool) {
-        self.names.push(name);
+        if let Some(names) = &mut self.names {
+            names.push(name);
+        }
         let description = std::mem::take(&mut self.description);
         if let Some(schema_so_far) = &mut self.schema {
             // The text of a doc comment begins with a space.
@@ -272,20 +275,17 @@ impl<'a, S> Fields<'a, S> {
     }
 
     /// Refuses unknown fields, so that a misspelled `restrictions` can't create an unrestricted key.
-    fn finish(mut self) {
-        let mut unknown = std::mem::take(&mut self.sent.body);
+    fn refuse_unknown(&mut self, mut unknown: Members<'_>, known: &[&'static str]) {
         unknown.sort_by(|(a, _), (b, _)| a.cmp(b));
         let named = MAX_UNKNOWN_FIELDS.saturating_sub(self.problems.unknown_fields);
         self.problems.unknown_fields += unknown.len();
         for (name, _) in unknown.into_iter().take(named) {
-            let meant = closest(&name, self.names.iter().copied());
+            let meant = closest(&name, known.iter().copied());
             let name = truncated(&name);
             let path = self.path(&name);
             let message = match meant {
                 Some(meant) => format!("Unknown field `{path}`; did you mean `{}`?", self.path(meant)),
-                None => {
-                    format!("Unknown field `{path}`; the valid fields are: {}.", self.names.join(", "))
-                }
+                None => format!("Unknown field `{path}`; the valid fields are: {}.", known.join(", ")),
             };
             self.problems.add::<()>(
                 &Location { path: &path, origin: Origin::Body },
@@ -310,19 +310,20 @@ pub fn read<'a, S, T: Record<S>>(state: &S, sent: impl Into<Sent<'a>>) -> Result
 
 /// Describes the fields of a record.
 pub fn describe<S, T: Record<S>>() -> ObjectSchema {
-    let mut problems = Problems::default();
-    let mut fields = Fields {
-        state: None,
-        sent: Sent::default(),
-        prefix: "",
-        problems: &mut problems,
-        names: Vec::new(),
-        description: "",
-        schema: Some(ObjectSchema::default()),
-    };
-    // Reading without values visits every field. The problems that it finds are ignored.
+    visit::<S, T>(None, Some(ObjectSchema::default())).1.unwrap_or_default()
+}
+
+/// Visits every field of a record, without values: the problems that this finds are ignored. Returns the names
+/// and the schema with the fields added.
+fn visit<S, T: Record<S>>(
+    names: Option<Vec<&'static str>>,
+    schema: Option<ObjectSchema>,
+) -> (Option<Vec<&'static str>>, Option<ObjectSchema>) {
+    let (mut problems, sent) = (Problems::default(), Sent::default());
+    let mut fields =
+        Fields { state: None, sent, prefix: "", problems: &mut problems, names, description: "", schema };
     drop(T::read(&mut fields));
-    fields.schema.unwrap_or_default()
+    (fields.names, fields.schema)
 }
 
 fn read_at<S, T: Record<S>>(
@@ -331,10 +332,13 @@ fn read_at<S, T: Record<S>>(
     prefix: &str,
     problems: &mut Problems,
 ) -> Option<T> {
-    let names = Vec::with_capacity(USUAL_MEMBERS);
-    let mut fields = Fields { state, sent, prefix, problems, names, description: "", schema: None };
+    let mut fields = Fields { state, sent, prefix, problems, names: None, description: "", schema: None };
     let value = T::read(&mut fields);
-    fields.finish();
+    let unknown = std::mem::take(&mut fields.sent.body);
+    if !unknown.is_empty() {
+        let known = visit::<S, T>(Some(Vec::new()), None).0.unwrap_or_default();
+        fields.refuse_unknown(unknown, &known);
+    }
     value
 }
 

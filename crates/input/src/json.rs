@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for Json<'de> {
 const MAX_COMPARED_KEYS: usize = 16;
 
 /// The initial capacity for the members of an object.
-pub(crate) const USUAL_MEMBERS: usize = 12;
+const USUAL_MEMBERS: usize = 12;
 
 /// The name of a member.
 #[derive(serde::Deserialize)]

@@ -192,7 +192,10 @@ pub(super) struct Unreadable {
 }
 
 /// Reads the events of a list, each separately. Members whose names `is_read` rejects are ignored.
-pub(super) fn read_all<T>(events: Vec<Json<'_>>, is_read: fn(&str) -> bool) -> Vec<Result<Event, Unreadable>>
+pub(super) fn read_all<T>(
+    events: Vec<Json<'_>>,
+    is_read: impl Fn(&str) -> bool + Copy,
+) -> Vec<Result<Event, Unreadable>>
 where
     T: Record<()> + Into<Event>,
 {
@@ -217,7 +220,7 @@ fn share(text: &mut Arc<str>, before: &Arc<str>) {
 
 fn read<T: Record<()> + Into<Event>>(
     event: Json<'_>,
-    is_read: fn(&str) -> bool,
+    is_read: impl Fn(&str) -> bool,
 ) -> Result<Event, Unreadable> {
     let Json::Object(mut members) = event else {
         let message = format!("An event must be an object, not {}.", event.type_name());
