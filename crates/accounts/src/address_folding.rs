@@ -44,7 +44,8 @@ async fn fold(accounts: &Accounts, tx: &mut Tx, address: &AddressToFold) -> Resu
                 if !addresses_to_fold::set_user_address(tx, user_id, &folded).await? {
                     tracing::warn!(
                         %user_id,
-                        "another account has the same e-mail address in another spelling: this account can't log in with it"
+                        "another account has the same e-mail address, spelled differently: this account \
+                         can't log in with its address"
                     );
                 }
             }

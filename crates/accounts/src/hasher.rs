@@ -226,8 +226,8 @@ impl Place {
     }
 
     /// Runs one hash when a thread is free. If the future is dropped while it waits, it leaves the queue. If
-    /// it is dropped later, the hash still runs to its end and keeps its place until then, because it still
-    /// occupies a core.
+    /// the future is dropped later, the hash still runs to its end and keeps its place until then, because a
+    /// core is still busy with it.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Vec<Block>) -> Result<T, Error> + Send + 'static,

@@ -90,7 +90,8 @@ pub fn request<'a>(
         };
         store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
         let sender = Sender::person(trail, user.id);
-        // The notice is queued first, because the counters of e-mails must be locked in order.
+        // The notice is queued first, because e-mail counters must be locked in the order of
+        // `mail::bounds::Counter`.
         if user.email_verified_at.is_some() {
             let about = About { new_email: Some(new.display.clone()), ..About::default() };
             let notice = Draft { template: Template::EmailChangeRequested, about };
@@ -153,8 +154,9 @@ pub async fn confirm(
 }
 
 /// Accepts the invitations for the new address, sets the address, and gives the first credit of a verified
-/// account. The order matters. Accepting invitations locks organizations. Setting the unique address first
-/// would block transactions that hold the lock of an organization and add a row that refers to the account.
+/// account. The order matters. Accepting invitations locks organizations. Setting the address first could
+/// cause a deadlock: it locks the account's row, and a transaction that holds the lock of an organization may
+/// wait for that row to insert a reference to the account.
 async fn set_address(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -76,7 +76,7 @@ pub fn register<'a>(
 /// Returns `registration_closed` if the address may not register.
 async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error> {
     if !accounts.settings.sign_in.passwords {
-        let message = "On this server people sign in with a provider, which creates their account.";
+        let message = "On this server, users sign in with a provider, which creates their account.";
         return Err(Error::new(Code::RegistrationClosed).message(message));
     }
     match accounts.settings.registration {
@@ -87,8 +87,8 @@ async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error
             if (accounts.hooks.is_invited)(&mut tx, email_folded, accounts.clock.now()).await? {
                 return Ok(());
             }
-            let message = "Only people with an invitation can register on this server, with the invited \
-                           address: ask an owner of your organization, or the server's administrator.";
+            let message = "To register on this server, you need an invitation to your e-mail address. Ask an \
+                           owner of your organization or the server's administrator.";
             Err(Error::new(Code::RegistrationClosed).message(message))
         }
     }

@@ -149,7 +149,7 @@ pub async fn add(
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
     ceremony.use_up(&mut tx).await?;
-    // If a user without a handle started two ceremonies, the second one is no longer valid.
+    // If a user without a handle started two ceremonies, only the one that finishes first is valid.
     if store::passkeys::set_handle(&mut tx, user.id, &adding.handle).await? != adding.handle {
         return Err(Code::ChallengeExpired.into());
     }
@@ -350,7 +350,8 @@ impl Checked {
         // authenticator that was reset. The signature is valid, so the login isn't refused.
         if reported <= before && (reported, before) != (0, 0) {
             tracing::warn!(
-                "the authenticator of {}'s {} counts {reported} signatures after {before}: it may have been copied",
+                "the signature count of {}'s {} went from {before} to {reported}: the passkey may have been \
+                 copied",
                 self.user_id,
                 self.id
             );

@@ -1,5 +1,5 @@
-//! The second factor of a user: one-time codes of an authenticator app, or passkeys if the user chooses so,
-//! and recovery codes in case the app or the passkey is lost.
+//! The second factor of a user: one-time codes from an authenticator app, or passkeys if the user opts in,
+//! and recovery codes in case the app or passkey is lost.
 //!
 //! Once a user has a second factor, a password alone doesn't open a session. To add, replace or remove a part
 //! of it, the user must have recently confirmed their identity: the gate requires a fresh session. Every
@@ -28,11 +28,11 @@ const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 /// The state of a user's second factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SecondFactor {
-    /// The time since which the account has an authenticator app; `None` if it has none.
+    /// The time at which the current authenticator app was confirmed; `None` if the account has none.
     pub totp_since: Option<Time>,
     /// The number of the user's passkeys.
     pub passkeys: i64,
-    /// `true` if passkeys, if the user has any, make a second factor required after the password.
+    /// `true` if having a passkey makes a second factor required after the password.
     pub passkeys_ask: bool,
     /// The number of unused recovery codes.
     pub recovery_codes_left: i64,
@@ -312,7 +312,7 @@ pub fn renew_recovery_codes<'a>(
 
 /// The second factor with which a user has signed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "the use of a recovery code is reported by mail: `note`"]
+#[must_use = "call `note`, which records the use of a recovery code and notifies the user"]
 pub(crate) enum Passed {
     /// No second factor is required.
     NotAsked,

@@ -1,4 +1,4 @@
-//! Codes of the second factor: one-time codes of an authenticator app (TOTP, RFC 6238), and recovery codes
+//! Codes for the second factor: one-time codes from an authenticator app (TOTP, RFC 6238), and recovery codes
 //! (docs/contract/accounts.md#second-factor).
 
 use std::fmt;

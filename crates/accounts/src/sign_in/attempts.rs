@@ -1,8 +1,8 @@
 //! Attempts to sign in or to confirm one's identity. Each attempt is counted before its outcome is known, and
 //! recorded if it is refused ([`Attempt::refuse`]).
 //!
-//! Guesses at an account's password and guesses at its codes are counted separately, so that a right password
-//! doesn't reset the count of wrong codes (RFC 4226, section 7.3).
+//! Guesses at an account's password and guesses at its codes are counted separately, so that a correct
+//! password doesn't reset the count of wrong codes (RFC 4226, section 7.3).
 
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::{Accounts, store};

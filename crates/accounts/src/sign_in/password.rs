@@ -23,7 +23,8 @@ pub struct Login<'a> {
     pub email: &'a str,
     /// The password, as entered.
     pub password: &'a str,
-    /// A code of an app or a recovery code, as entered. Ignored if the account has no second factor.
+    /// A code from an authenticator app or a recovery code, as entered. Ignored if the account has no second
+    /// factor.
     pub one_time_code: Option<&'a str>,
     /// `true` to keep the session when the browser is closed, and not to end it when it isn't used.
     pub remember_me: bool,

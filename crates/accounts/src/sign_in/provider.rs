@@ -295,8 +295,8 @@ async fn lock_account(tx: &mut Tx, user_id: UserId) -> Result<User, Error> {
 fn signed_in_as_another(provider: &Provider) -> Error {
     let name = &provider.settings.name;
     let message = format!(
-        "You are signed in here as a different person than at {name}. Sign out first, then sign in with {name}, or \
-         connect it on your account page."
+        "You are signed in here as a different user than at {name}. Sign out first, then sign in with \
+         {name}, or connect it on your account page."
     );
     Error::new(Code::SignOnFailed).message(message)
 }
@@ -357,7 +357,7 @@ async fn apply(
     if membership.groups_claim.is_some() && grant.groups.is_none() {
         tracing::warn!(
             provider = provider.settings.id,
-            "a provider doesn't report a person's groups: their role is unchanged"
+            "a provider didn't report a user's groups: the user's role is unchanged"
         );
     }
     (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await

@@ -37,7 +37,8 @@ pub enum By<'a> {
     Password {
         /// The password, as entered.
         password: &'a str,
-        /// A code of an app or a recovery code, as entered. Ignored if the account has no second factor.
+        /// A code from an authenticator app or a recovery code, as entered. Ignored if the account has no
+        /// second factor.
         one_time_code: Option<&'a str>,
     },
     Passkey(Signed<'a>),

@@ -345,7 +345,7 @@ pub async fn password_changed_since(
 }
 
 /// An address that was just verified. The caller must also give the user the benefits of a verified address.
-#[must_use = "a person whose address is verified may get credit: `billing::first_credit::give`"]
+#[must_use = "call `billing::first_credit::give`, because a newly verified user may get credit"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct EmailVerified {
     user_id: UserId,
