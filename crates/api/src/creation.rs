@@ -193,10 +193,11 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
 
     fn describe() -> Description {
         let mut description = I::describe();
-        let text = "A value of your choice that is unique for each request, for example a UUID. For 24 hours, the \
-                    same request with the same key isn't executed again. It returns the first response, with the \
-                    header `idempotency-replayed: true`. With another body, it is rejected with 409 \
-                    `idempotency_key_reused`, and while the first request runs, with 409 `idempotency_in_progress`.";
+        let text = "A value of your choice that is unique for each request, for example a UUID. For 24 \
+                    hours, the same request with the same key isn't executed again. It returns the first \
+                    response, with the header `idempotency-replayed: true`. A request with the same key and \
+                    a different body is rejected with 409 `idempotency_key_reused`; while the first request \
+                    is running, with 409 `idempotency_in_progress`.";
         let schema = json!({
             "type": "string",
             "minLength": 1,

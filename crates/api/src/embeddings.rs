@@ -17,7 +17,10 @@ pub struct EmbeddingRequest;
 impl DescribeBody for EmbeddingRequest {
     fn describe() -> ObjectSchema {
         ObjectSchema {
-            properties: vec![model("svc-embedding-1"), texts("input", "A text", "The text or the texts.")],
+            properties: vec![
+                model("svc-embedding-1"),
+                texts("input", "A text", "One input text, or an array of them."),
+            ],
             is_open: true,
         }
     }

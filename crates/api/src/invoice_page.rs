@@ -41,7 +41,7 @@ impl<'a> From<&'a Document> for PrintableInvoice<'a> {
     }
 }
 
-/// The sections of the table, in their order.
+/// The sections of the table, in display order.
 const SECTIONS: [ItemKind; 5] =
     [ItemKind::Usage, ItemKind::LateUsage, ItemKind::Discount, ItemKind::CarriedOver, ItemKind::Rounding];
 

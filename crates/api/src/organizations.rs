@@ -38,8 +38,8 @@ pub struct Settings {
     /// `true` if projects may be `public`, so that every member of the organization can view them.
     allow_public_projects: bool,
     #[schemars(
-        description = "`true` if only people with a second factor have access to the organization; API keys keep \
-        working. Only an owner with a fresh session can change this."
+        description = "`true` if only users with a second factor have access to the organization; API keys \
+                       keep working. Only an owner with a fresh session can change this."
     )]
     require_second_factor: bool,
     #[schemars(

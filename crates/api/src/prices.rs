@@ -39,7 +39,7 @@ pub struct ComponentPrice {
     price: Pico,
 }
 
-/// Converts the current prices, in their order.
+/// Converts the prices in force. The price without conditions is first.
 pub fn prices(prices: &[CatalogPrice]) -> Vec<Price> {
     prices.iter().rev().map(price).collect()
 }

@@ -20,7 +20,7 @@ impl DescribeBody for ResponseRequest {
         ObjectSchema {
             properties: vec![
                 model("svc-1"),
-                texts("input", "Say hello.", "The text or the texts."),
+                texts("input", "Say hello.", "The input text, or an array of input items."),
                 stream(),
                 Property::optional(
                     "max_output_tokens",

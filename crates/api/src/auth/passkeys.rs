@@ -183,7 +183,7 @@ pub async fn delete(
         operations::remove(&accounts, caller.trail(), caller.session(), scope.named()).await?;
     let message = match is_password_enough {
         true => "The passkey is removed. You can now log in with your password alone.",
-        false => "The passkey is removed. The password still takes a second factor.",
+        false => "The passkey is removed. Logging in with your password still requires a second factor.",
     };
     Ok(ok(Message { message: message.to_owned() }))
 }

@@ -99,7 +99,9 @@ pub async fn delete_all(
 ) -> Result<Enveloped<Message>, Error> {
     let message = match second_factor::remove_totp(&accounts, scope.trail(), scope.session()).await? {
         true => "Your second factor is removed. You can now log in with your password alone.",
-        false => "Your authenticator app is removed. The password still takes a second factor.",
+        false => {
+            "Your authenticator app is removed. Logging in with your password still requires a second factor."
+        }
     };
     Ok(ok(Message { message: message.to_owned() }))
 }

@@ -237,9 +237,9 @@ impl Credential {
     }
 }
 
-/// Checks that the session or key of this call is still valid. A body may take long to arrive, and a request
-/// whose credential was revoked meanwhile must not continue. Reads only memory, unless something has changed
-/// since the gate admitted the call.
+/// Checks that the session or key of this call is still valid. A body may take a long time to arrive, and a
+/// request whose credential was revoked in the meantime must not continue. Reads only memory, unless
+/// something has changed since the gate admitted the call.
 ///
 /// # Errors
 /// 401, as at the gate.

@@ -117,8 +117,8 @@ fn describe(permission: Permission) -> AccessDoc {
     let doc = AccessDoc::new(
         Some("modelKey"),
         format!(
-            "API key with permission `{permission}`, also as `x-api-key`; or access token, with `openai-organization` \
-             and `openai-project`, of a person with the role {} in the project",
+            "API key with permission `{permission}`, also as `x-api-key`; or access token, with \
+             `openai-organization` and `openai-project`, of a user with the role {} in the project",
             roles.join(" or ")
         ),
     );

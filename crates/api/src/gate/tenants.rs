@@ -103,7 +103,7 @@ impl Access<Api> for Person {
         PersonScope::admit(&authenticate_manager(api, call).await?, trail(call))
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("accessToken"), "access token (an API key: 403)")
+        AccessDoc::new(Some("accessToken"), "access token (403 for API keys)")
             .refuses(CREDENTIAL_CODES)
             .refuses(&[Code::AccountDisabled, Code::OutsideApiKeyScope])
     }
@@ -140,7 +140,10 @@ impl Access<Api> for OrgInPerson {
         Ok(scope)
     }
     fn describe(&self) -> AccessDoc {
-        organization_doc(self.0, format!("organization: {:?}, in person (an API key: 403)", self.0))
+        organization_doc(
+            self.0,
+            format!("organization: {:?}, only with an access token (403 for API keys)", self.0),
+        )
     }
 }
 
@@ -257,7 +260,7 @@ impl Access<Api> for OrgMember {
     fn describe(&self) -> AccessDoc {
         let text = match self {
             Self::Managed => "organization: ManageMembers",
-            Self::ManagedOrLeaving => "organization: ManageMembers, or oneself with an access token",
+            Self::ManagedOrLeaving => "organization: ManageMembers, or the member's own access token",
         };
         organization_doc(OrganizationAction::ManageMembers, text)
     }
@@ -308,7 +311,7 @@ impl Access<Api> for ProjectMember {
     fn describe(&self) -> AccessDoc {
         let text = match self {
             Self::Managed => "project: ManageMembers",
-            Self::ManagedOrLeaving => "project: ManageMembers, or oneself with an access token",
+            Self::ManagedOrLeaving => "project: ManageMembers, or the member's own access token",
         };
         project_doc(ProjectAction::ManageMembers, KeyKind::Unrestricted, text)
     }
@@ -323,7 +326,9 @@ impl Access<Api> for KeyAction {
     }
     fn describe(&self) -> AccessDoc {
         let text = match self {
-            Self::Update | Self::Rotate => "project: ManageApiKeys, with at least the maker's roles",
+            Self::Update | Self::Rotate => {
+                "project: ManageApiKeys, with at least the roles of the key's creator"
+            }
             Self::Read | Self::EndRotation | Self::Delete => "project: ManageApiKeys",
         };
         project_doc(ProjectAction::ManageApiKeys, KeyKind::Unrestricted, text)

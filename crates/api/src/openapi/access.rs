@@ -30,7 +30,7 @@ pub fn of(route: &Route) -> Value {
     // The text after the comma is an exception.
     let rest = access.text.split_once(", ").map(|(_, rest)| format!("; {rest}")).unwrap_or_default();
     let callers =
-        format!("Access token, or {key}, of a person with the role {} in {article}{rest}.", any_of(roles));
+        format!("Access token, or {key}, of a user with the role {} in {article}{rest}.", any_of(roles));
     json!({"callers": callers, "place": place, "roles": roles})
 }
 

@@ -37,7 +37,7 @@ static ALL: [PathParameter; 16] = [
     parameter("organization_id", "The id of the organization.", "org_01kfz3v9xee8tb2m6h0q5w7r4n", Code::OrganizationNotFound),
     parameter("project_id", "The id of the project.", "proj_01kfz3v9xee8tb2m6h0q5w7r4n", Code::ProjectNotFound),
     parameter("key_id", "The id of the API key.", "key_01kfz3v9xee8tb2m6h0q5w7r4n", Code::ApiKeyNotFound),
-    parameter("member_id", "The id of the person.", "user_01kfz3v9xee8tb2m6h0q5w7r4n", Code::MemberNotFound),
+    parameter("member_id", "The user id of the member.", "user_01kfz3v9xee8tb2m6h0q5w7r4n", Code::MemberNotFound),
     parameter("invitation_id", "The id of the invitation.", "inv_01kfz3v9xee8tb2m6h0q5w7r4n", Code::InvitationNotFound),
     parameter("invoice_id", "The id of the invoice.", "invoice_01kfz3v9xee8tb2m6h0q5w7r4n", Code::InvoiceNotFound),
     parameter("budget_id", "The id of the budget.", "budget_01kfz3v9xee8tb2m6h0q5w7r4n", Code::BudgetNotFound),
@@ -49,5 +49,5 @@ static ALL: [PathParameter; 16] = [
     parameter("webhook_id", "The id of the webhook.", "webhook_01kfz3v9xee8tb2m6h0q5w7r4n", Code::WebhookNotFound),
     parameter("delivery_id", "The id of the delivery.", "delivery_01kfz3v9xee8tb2m6h0q5w7r4n", Code::DeliveryNotFound),
     parameter("model_id", "The id of the model, which may contain slashes.", "svc-1", Code::ModelNotFound),
-    parameter("subject", "The subject, as the overview links to it.", "api-keys", Code::UnknownPath),
+    parameter("subject", "The subject's name in the links of the overview, such as `api-keys`.", "api-keys", Code::UnknownPath),
 ];

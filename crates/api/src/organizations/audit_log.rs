@@ -64,7 +64,7 @@ impl Record<Api> for EntryQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
         let actor: Option<Option<EntryId>> =
-            fields.described("The actor: the id of a person or an API key.").optional("actor");
+            fields.described("The actor: the id of a user or an API key.").optional("actor");
         let action: Option<Option<EntryAction>> =
             fields.described("The action, for example `api_key.created`.").optional("action");
         let target: Option<Option<EntryId>> =

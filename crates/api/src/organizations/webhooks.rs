@@ -37,8 +37,8 @@ pub struct CreatedWebhook {
     id: WebhookId,
     /// The secret with which receivers verify that events come from this server.
     secret: String,
-    /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host on
-    /// the public Internet.
+    /// The URL to which events are sent. It must use `https`, port 443 or a port of at least 1024, and a host
+    /// on the public Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
@@ -87,8 +87,8 @@ pub async fn create(
 pub struct Webhook {
     /// The webhook's id.
     id: WebhookId,
-    /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host on
-    /// the public Internet.
+    /// The URL to which events are sent. It must use `https`, port 443 or a port of at least 1024, and a host
+    /// on the public Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
@@ -98,7 +98,8 @@ pub struct Webhook {
     enabled: bool,
     /// The reason why the webhook is disabled; null while it is enabled.
     disabled_reason: Option<DisabledReason>,
-    /// The time since which every attempt has failed; null after a successful attempt.
+    /// The time of the first failed attempt since the last success; null if no attempt has failed since. It
+    /// is also cleared when the URL changes or the webhook is enabled again.
     failing_since: Option<Time>,
     /// The time until which events are also signed with the previous secret; null if only one secret is
     /// valid.

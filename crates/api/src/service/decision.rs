@@ -149,7 +149,8 @@ impl Decision {
         let message = match (error.rate_limit, error.code) {
             (None, _) => error.public_message(),
             (Some(_), Code::ModelRateLimited) => {
-                "Too many requests of this organization for this model. Retry after `retry_after_ms` milliseconds."
+                "Too many requests from this organization to this model. Retry after `retry_after_ms` \
+                 milliseconds."
             }
             (Some(_), _) => "Too many requests. Retry after `retry_after_ms` milliseconds.",
         };

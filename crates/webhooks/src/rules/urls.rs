@@ -33,7 +33,7 @@ impl WebhookUrl {
             return Err(Problem::new("https_required", "must begin with `https://`"));
         }
         if !self.has_usual_port() {
-            return Err(Problem::new("port_not_allowed", "must use port 443 or a port from 1024 up"));
+            return Err(Problem::new("port_not_allowed", "must use port 443, or a port of at least 1024"));
         }
         if self.address().is_some_and(|address| !hosts::is_public(address)) {
             let message = "must be an address on the public Internet";

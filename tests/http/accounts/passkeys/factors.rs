@@ -78,7 +78,7 @@ async fn second_passkey_changes_nothing_for_the_password(world: World) {
         let id = text(&added["passkey"], "id");
         text(&at(&world, token, Method::DELETE, &id).data().await, "message")
     };
-    assert!(remove(&first).await.contains("still takes a second factor"));
+    assert!(remove(&first).await.contains("still requires a second factor"));
     assert!(is_due(&world).await);
     assert!(remove(&second).await.contains("password alone"));
     assert!(!is_due(&world).await);
@@ -131,7 +131,7 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     password(&world, Some(&app.code(world.clock.now()))).data().await;
     // Without the app, the passkey is still required, and the recovery codes are kept.
     let removed = world.call(Method::DELETE, "/v1/auth/totp").bearer(token).data().await;
-    assert!(text(&removed, "message").contains("still takes a second factor"), "{removed}");
+    assert!(text(&removed, "message").contains("still requires a second factor"), "{removed}");
     let [mail] = mails(&world, "A second factor was removed from your account").await.try_into().unwrap();
     assert!(mail.contains("still requires a passkey or a recovery code"), "{mail}");
     world.clock.advance_ms(STEP_MS);

@@ -13,8 +13,8 @@ record! {
     /// A new webhook.
     #[derive(Debug)]
     pub struct CreateWebhook in Api {
-        /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host
-        /// on the public Internet.
+        /// The URL to which events are sent. It must use `https`, port 443 or a port of at least 1024, and a
+        /// host on the public Internet.
         url: WebhookUrl = required,
         /// The types of events to send; at least one.
         events: EventTypes = required,
@@ -32,8 +32,8 @@ record! {
     /// A merge patch of a webhook (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateWebhook in Api {
-        /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host
-        /// on the public Internet.
+        /// The URL to which events are sent. It must use `https`, port 443 or a port of at least 1024, and a
+        /// host on the public Internet.
         url: Option<WebhookUrl> = change,
         /// The types of events to send; at least one.
         events: Option<EventTypes> = change,

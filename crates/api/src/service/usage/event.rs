@@ -33,14 +33,15 @@ pub(super) struct UsageRecord(pub(super) Usage);
 fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
     let api_key_id = fields.described("The id of the API key.").optional::<ApiKeyId>("api_key_id");
     let project_id = fields.described("The id of the project.").optional::<ProjectId>("project_id");
-    let user_id = fields.described("The id of the person.").optional::<UserId>("user_id");
-    let forms = "a call with an API key by `api_key_id`, a person's by `project_id` and `user_id`";
+    let user_id = fields.described("The id of the user.").optional::<UserId>("user_id");
+    let forms = "either `api_key_id`, or `project_id` and `user_id`";
     match (api_key_id?, project_id?, user_id?) {
         (Some(id), None, None) => Some(Caller::ApiKey(id)),
         (None, Some(project_id), Some(user_id)) => Some(Caller::user(project_id, user_id)),
         (Some(_), project_id, _) => {
             let name = if project_id.is_some() { "project_id" } else { "user_id" };
-            let message = format!("`{name}` can't be combined with `api_key_id`: an event names {forms}.");
+            let message =
+                format!("`{name}` can't be combined with `api_key_id`: an event must have {forms}.");
             fields.problem(name, "mutually_exclusive", message)
         }
         (None, project_id, user_id) => {
@@ -49,7 +50,7 @@ fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
                 (None, Some(_)) => "project_id",
                 (None, None) => "api_key_id",
             };
-            fields.problem(name, "required", format!("`{name}` is required: an event names {forms}."))
+            fields.problem(name, "required", format!("`{name}` is required: an event must have {forms}."))
         }
     }
 }
