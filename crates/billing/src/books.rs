@@ -371,7 +371,7 @@ async fn run_measured(billing: &Billing, operations: &Batch<'_>) -> Result<Answe
 }
 
 fn too_slow() -> Error {
-    let message =
-        "The database takes too long, and this may still be booked: send it again, with the same ids.";
+    let message = "The database didn't answer in time, and the request may still be booked. Send it again \
+                   with the same ids.";
     Error::new(Code::DatabaseUnavailable).message(message)
 }

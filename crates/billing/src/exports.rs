@@ -164,7 +164,7 @@ impl Export {
         }
     }
 
-    /// Adds a charge of this export to a text, as a line of CSV.
+    /// Appends a charge of this export to a string, as a line of CSV.
     pub fn add_line(&self, charge: &Charge, text: &mut String) {
         charge.add_to(text, &self.account, self.form.version());
     }

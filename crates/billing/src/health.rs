@@ -21,7 +21,7 @@ pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>>
     let others: Vec<_> = others.iter().map(|(currency, count)| format!("{count} in {currency}")).collect();
     Some(Err(if others.is_empty() {
         format!(
-            "Organizations had another currency than {own} when the catalog was read last: restart the \
+            "Some organizations had a currency other than {own} when the catalog was last read: restart the \
              server."
         )
     } else {

@@ -171,7 +171,7 @@ impl Event {
     }
 }
 
-/// Records events, and returns an outcome for each, in their order. The events are durable when this returns.
+/// Records events, and returns their outcomes in order. The events are durable when this returns.
 ///
 /// # Errors
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the catalog in force may
@@ -326,8 +326,8 @@ async fn unpriced_outcomes(
             Some(_) => Outcome::Conflict,
             None if one.refusal.reason == Reason::UnknownModel && billing.catalog.is_outdated() => {
                 // The catalog in force may have the model.
-                let message = "This server's catalog is out of date, and doesn't have every model of this \
-                    batch: nothing was done, send it again to another server.";
+                let message = "This server's catalog is out of date and lacks a model in this batch. Nothing \
+                               was recorded; send the batch again, to another server if possible.";
                 return Err(Error::new(Code::NotReady).message(message));
             }
             None => Outcome::Refused(one.refusal),

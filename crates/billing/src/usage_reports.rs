@@ -158,7 +158,7 @@ impl KindUsage {
 }
 
 fn too_large() -> Error {
-    Error::internal("a sum of usage passed 64 bits")
+    Error::internal("a sum of usage exceeded 64 bits")
 }
 
 impl From<&DayUsage> for KindUsage {

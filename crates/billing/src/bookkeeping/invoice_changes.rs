@@ -91,11 +91,11 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
     match invoice.status {
         Status::Open | Status::Paid => {}
         Status::Void => return Ok(InvoiceChange { invoice, was_unchanged: true, credit: None }),
-        other => return Err(wrong_status(&invoice, "can't be taken back", other)),
+        other => return Err(wrong_status(&invoice, "can't be voided", other)),
     }
     if invoice.amount < Nano::ZERO {
         return Err(OperatorError::Invalid(format!(
-            "invoice {} gives {} back, for corrections; it can't be taken back",
+            "invoice {} refunds {} for corrections, so it can't be voided",
             invoice.number,
             Nano::from_units(-invoice.amount.units())
         )));

@@ -12,7 +12,7 @@ use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::places::in_order;
 
-/// The outcomes of events in their order, and the new ones.
+/// The outcomes in the order of the events, and the new events.
 pub(super) struct RecordedEvents<'a> {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) counted: Vec<CountedEvent<'a>>,

@@ -173,7 +173,7 @@ impl<'a> LockedWallets<'a> {
         Ok(())
     }
 
-    /// Decides on reservations in their order, and adds those that can be made.
+    /// Decides on reservations in order, and adds those that can be made.
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
@@ -285,7 +285,8 @@ fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error>
         return Ok(());
     }
     let message = format!(
-        "The prices of this server are in {own}, and organizations have another currency: nothing was done."
+        "This server's prices are in {own}, but some organizations use a different currency. Nothing was \
+         done."
     );
     Err(db::Error::NotReady(message))
 }

@@ -22,7 +22,7 @@ pub trait Operation {
     fn queued(self, answer: Sender<Self::Answer>) -> Queued;
 }
 
-/// The usage events of one request. The answer has the outcome of each, in their order.
+/// The usage events of one request. The answer contains one outcome per event, in order.
 #[derive(Debug)]
 pub struct Record(pub Vec<UsageEvent>);
 
@@ -305,7 +305,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The answers to a batch, by the kinds of its operations and in their order.
+/// The answers to a batch, by kind of operation. Each list is in the order of the operations.
 #[derive(Debug)]
 pub struct Answers {
     pub recorded: Vec<Vec<Outcome>>,

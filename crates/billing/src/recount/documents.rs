@@ -193,7 +193,7 @@ pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month)
             Some(invoice) => format!("{} of {month}", invoice.id),
             None => format!("{month}, without an invoice"),
         };
-        let expected = format!("{} for the usage that is billed in it", nano(least));
+        let expected = format!("{} for the usage billed in this month", nano(least));
         Some(finding(Invariant::RecountInvoice, subject, expected, nano(found)))
     };
     months.iter().filter(|month| **month < open_month).filter_map(check).collect()
@@ -255,9 +255,9 @@ pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Mov
         let costs: i128 = costs.map(|note| -i128::from(note.amount_nano)).sum();
         let came_about = costs + returned_debts(ledger, invoice.month) + owed_since_void(invoices, notes);
         if forwarded > came_about {
-            let expected = format!("{} or less in all", nano(came_about));
+            let expected = format!("at most {} in total", nano(came_about));
             let found = format!(
-                "{} with {} before it",
+                "{}, after {} on earlier invoices",
                 nano(here),
                 nano(before - i128::from(invoice.brought_forward_nano))
             );
@@ -307,7 +307,7 @@ pub fn written_off(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Movemen
             return None;
         }
         let corrected = nano(corrected.iter().sum());
-        let expected = format!("{} or less given up, after corrections of {corrected}", nano(most));
+        let expected = format!("at most {} written off, after corrections of {corrected}", nano(most));
         Some(finding(Invariant::RecountWriteOff, &invoice.id, expected, nano(left)))
     };
     invoices.iter().filter_map(check).collect()

@@ -20,7 +20,7 @@ pub fn credits(credits: &[AdditionRow]) -> Vec<Drift> {
         let expected = match (&credit.actor, amount(credit.detail.as_deref(), "amount")) {
             (None, _) => "an entry `credit.added` in the audit trail".to_owned(),
             (Some(actor), Some(amount)) if amount.units() != i128::from(credit.amount_nano) => {
-                format!("{amount}, which {actor} has added")
+                format!("{amount}, as added by {actor}")
             }
             _ => return None,
         };
@@ -42,6 +42,6 @@ pub fn credit_limit(wallet: &WalletRow, recorded: Option<(i64, bool)>, entry: Op
         let demo = if has_demo_credit { ", or that of the demo" } else { "" };
         format!("{}{demo}", nano(limit.into()))
     };
-    let expected = format!("{}, as it was set last", words(expected));
+    let expected = format!("{}, the limit that was last set", words(expected));
     Some(finding(Invariant::RecountCreditLimit, "credit limit", expected, words(found)))
 }

@@ -68,10 +68,9 @@ pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
         if (all - tax - net).abs() <= within && is_noted {
             return None;
         }
-        let expected =
-            format!("{net} and {} of tax in the unit of Stripe, of {all} that went back", all - net);
+        let expected = format!("{net} and {} of tax, of {all} returned, in Stripe's minor units", all - net);
         let found = format!(
-            "{} and {tax} of tax, and {} and {} noted",
+            "{} and {tax} of tax; recorded with the payment: {} and {}",
             all - tax,
             payment.returned_minor,
             payment.returned_tax_minor
@@ -91,7 +90,7 @@ pub fn orphans(paid: &[PaymentRow], deleted_at: Option<Time>) -> Vec<Drift> {
     };
     let orphan = |payment: &PaymentRow| {
         let left = ChargeUnit::of(&payment.currency).amount(payment.amount_minor - payment.returned_minor);
-        let expected = format!("nothing left of it: the organization was deleted at {deleted_at}");
+        let expected = format!("no remainder, because the organization was deleted at {deleted_at}");
         finding(Invariant::RecountOrphan, &payment.id, expected, left)
     };
     paid.iter().filter(is_late).map(orphan).collect()
@@ -107,8 +106,9 @@ pub fn invoices(paid: &[PaymentRow], invoices: &[InvoiceRow]) -> Vec<Drift> {
         if over_at.plus_ms(PAGE_ENDS_MS) > paid_at {
             return None;
         }
-        let expected = format!("no payment of {}, which was over at {over_at}", invoice.id);
-        Some(finding(Invariant::RecountInvoicePage, &payment.id, expected, format!("one at {paid_at}")))
+        let expected =
+            format!("no payment of {}, which was paid, voided or written off at {over_at}", invoice.id);
+        Some(finding(Invariant::RecountInvoicePage, &payment.id, expected, format!("a payment at {paid_at}")))
     };
     paid.iter().filter_map(check).collect()
 }

@@ -40,7 +40,7 @@ pub fn check(statements: &[StatementRow], paid: &[PaymentRow], returns: &[Return
         }
         let StatementRow { object_id, payment_id, moved, .. } = statement;
         let because = if moved.is_empty() { String::new() } else { format!(", after {moved}") };
-        let expected = format!("{expected} in the unit of Stripe, as it says{because}");
+        let expected = format!("{expected} in Stripe's minor units, as Stripe reported{because}");
         Some(finding(invariant, format!("{object_id} of {payment_id}"), expected, found))
     };
     statements.iter().filter_map(check).collect()

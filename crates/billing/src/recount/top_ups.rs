@@ -26,18 +26,19 @@ pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
         if payment.status != "succeeded" {
             continue;
         }
-        // A charge that waited for its customer or for another day counts toward the day on which it began.
+        // A charge that was paid on a later day than it was created isn't part of the sum, because the
+        // service counted it on the day on which it began.
         let is_of_day = payment.created_at.day() == paid_at.day();
         let (sum, most) = days.entry(paid_at.day()).or_default();
         *most = (*most).max(maximum.into());
         *sum += if is_of_day { i128::from(payment.amount_minor) } else { 0 };
         if payment.amount_minor > maximum {
-            let expected = format!("{maximum} or less in the unit of Stripe");
+            let expected = format!("at most {maximum} in Stripe's minor units");
             drifts.push(finding(Invariant::RecountTopUp, &payment.id, expected, payment.amount_minor));
         }
     }
     for (day, (sum, most)) in days.into_iter().filter(|(_, (sum, most))| sum > most) {
-        let expected = format!("{most} or less of credit in the unit of Stripe");
+        let expected = format!("at most {most} of credit in Stripe's minor units");
         drifts.push(finding(Invariant::RecountTopUp, format!("automatic top-ups of {day}"), expected, sum));
     }
     drifts
@@ -52,8 +53,13 @@ fn next_attempt(payment: &PaymentRow) -> Option<Drift> {
     if next_at >= earliest {
         return None;
     }
-    let expected = format!("another attempt at {earliest} or later, a day after {code}");
-    Some(finding(Invariant::RecountTopUpTime, &payment.id, expected, format!("one at {next_at}")))
+    let expected = format!("the next attempt at {earliest} or later, a day after {code}");
+    Some(finding(
+        Invariant::RecountTopUpTime,
+        &payment.id,
+        expected,
+        format!("the next attempt at {next_at}"),
+    ))
 }
 
 /// Checks that automatic top-ups are paused as declined only if the card was declined.
@@ -64,6 +70,6 @@ pub fn pause(reason: Option<&str>, paid: &[PaymentRow]) -> Option<Drift> {
     if reason != Some("declined") {
         return None;
     }
-    let expected = "a pause because no card is saved, or none: a refused request isn't a decline";
+    let expected = "no pause, or a pause because no card is saved: a refused request isn't a decline";
     Some(finding(Invariant::RecountTopUpPause, &last.id, expected, format!("declined because of {code}")))
 }

@@ -99,7 +99,7 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
     });
     let (at, version) = other?;
     let expected = format!("the price from {} on, in force at {at}", Time::from_unix_ms(version));
-    let found = format!("the one from {} on", price.effective_at);
+    let found = format!("the price from {} on", price.effective_at);
     Some(finding(Invariant::RecountPrice, &row.key, expected, found))
 }
 

@@ -128,7 +128,7 @@ impl Period {
         }
     }
 
-    /// Returns a text such as `2026-01-31`, `2026-01` or `in all`.
+    /// Returns a string such as `2026-01-31`, `2026-01` or `in all`.
     pub fn label(self, start: Day) -> String {
         match self {
             Self::Day => start.to_string(),

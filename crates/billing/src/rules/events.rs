@@ -27,7 +27,7 @@ const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     pub reason: Reason,
-    /// A sentence for people, including how to fix the event.
+    /// A human-readable message that includes how to fix the event.
     pub message: String,
 }
 
@@ -90,7 +90,7 @@ fn refusal(reason: Reason, message: impl Into<String>) -> Refusal {
 pub fn conflict() -> Refusal {
     refusal(
         Reason::EventConflict,
-        "Another event of this source has this id and other contents: nothing was counted.",
+        "This source already reported an event with this id and different contents. Nothing was counted.",
     )
 }
 

@@ -159,7 +159,7 @@ pub struct Metered {
     /// Not negative.
     pub unit_price: Pico,
     pub sku_id: String,
-    /// The name of the meter, for people.
+    /// The human-readable name of the meter.
     pub meter: String,
     /// `None` if the line of a credit note doesn't contain the price.
     pub price: Option<UnitPrice>,
@@ -171,7 +171,7 @@ pub struct UnitPrice {
     pub id: String,
     /// A JSON object with the details of the price.
     pub details: String,
-    /// The conditions under which the price applies, for people; empty if it applies to all calls.
+    /// A description of the conditions under which the price applies; empty if it applies to all calls.
     pub conditions: String,
 }
 
@@ -197,7 +197,7 @@ impl Charge {
         self.start.max(month.first_day())
     }
 
-    /// Adds the charge to a text, as a line of CSV with the columns of a version.
+    /// Appends the charge to a string, as a line of CSV with the columns of a version.
     pub fn add_to(&self, text: &mut String, account: &Account, version: Version) {
         let cells = COLUMNS.iter().zip(self.cells(account));
         kernel::csv::add_line(text, cells.filter(|(column, _)| column.is_in(version)).map(|(_, cell)| cell));

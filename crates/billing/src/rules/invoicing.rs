@@ -127,7 +127,7 @@ db::words!(ItemKind);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
     pub kind: ItemKind,
-    /// A text for people.
+    /// A human-readable description.
     pub description: String,
     pub quantity: i64,
     pub unit_price: Pico,
@@ -196,7 +196,7 @@ struct LineKey<'a> {
     component: Component,
     label: &'static str,
     effective_at: Time,
-    /// The conditions of the price, for people; empty without conditions.
+    /// A description of the price's conditions; empty if it has none.
     conditions: String,
 }
 

@@ -20,7 +20,8 @@ pub(super) fn stored_amount(amount: Pico) -> Result<(i64, i64), db::Error> {
         true => (0, units),
         false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
     };
-    let part =
-        |part| i64::try_from(part).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
+    let part = |part| {
+        i64::try_from(part).map_err(|_| db::Error::Internal(format!("{amount} doesn't fit in 64 bits")))
+    };
     Ok((part(whole)?, part(pico)?))
 }

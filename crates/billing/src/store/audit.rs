@@ -322,9 +322,9 @@ pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Op
         .await
 }
 
-/// Returns the time since which all uses of credits are recorded and bills follow the current rules. This is
-/// the time of the first catalog in force, because the versions that store catalogs do both. Servers of
-/// earlier versions that run at the same time aren't detected.
+/// Returns the time from which all uses of credits are recorded and bills follow the current rules: the time
+/// of the first stored catalog, because only versions that store catalogs do both. Servers of earlier
+/// versions that run at the same time aren't detected.
 pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;
     Ok(since)

@@ -107,8 +107,9 @@ impl FromRow for Use {
 
 /// Returns the amount in whole units and pico, the stored form.
 pub(super) fn parts(amount: Pico) -> Result<(i64, i64), db::Error> {
-    let part =
-        |units| i64::try_from(units).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
+    let part = |units| {
+        i64::try_from(units).map_err(|_| db::Error::Internal(format!("{amount} doesn't fit in 64 bits")))
+    };
     Ok((part(amount.units() / PICO_PER_WHOLE)?, part(amount.units() % PICO_PER_WHOLE)?))
 }
 

@@ -21,7 +21,7 @@ pub struct CreditNote {
     pub month: Month,
     /// The month that was open when the note was made.
     pub booked_month: Month,
-    /// The corrections that caused it, as a text.
+    /// The corrections that caused the credit note, as a string.
     pub reference: String,
     /// The refunded amount; negative if the lost discount is worth more than the tokens.
     pub amount: Nano,

@@ -30,7 +30,7 @@ pub struct Invoice {
     pub due: Nano,
     pub status: Status,
     pub finalized_at: Time,
-    /// The time since which nothing is due.
+    /// The time at which the amount due became 0.
     pub paid_at: Option<Time>,
     pub voided_at: Option<Time>,
     /// The issuer when the invoice was made.
@@ -300,7 +300,7 @@ pub async fn count(
     Ok(count)
 }
 
-/// Returns the items of each of these invoices of an organization, in their order.
+/// Returns the items of each of these invoices of an organization, in the order of their lines.
 pub async fn items(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -197,13 +197,14 @@ pub async fn add_credited(
     credited: &CreditedUsage,
 ) -> Result<(), db::Error> {
     let CreditedUsage { month, used } = credited;
-    let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
+    let out_of_range =
+        |_| db::Error::Internal("the amount of a credit note doesn't fit in 64 bits".to_owned());
     let mut parts = used.parts;
     if !parts.is_empty() {
         let before = day_parts::of_credited(tx, organization_id, (booked, *month), used).await?;
-        parts = parts
-            .checked_add(before)
-            .ok_or_else(|| db::Error::Internal("a credit note passes 64 bits".to_owned()))?;
+        parts = parts.checked_add(before).ok_or_else(|| {
+            db::Error::Internal("the parts of a credit note don't fit in 64 bits".to_owned())
+        })?;
     }
     let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
     let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;

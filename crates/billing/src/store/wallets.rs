@@ -414,5 +414,5 @@ pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 /// # Errors
 /// The amount exceeds 64 bits.
 pub fn nano(amount: Nano) -> Result<i64, db::Error> {
-    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} doesn't fit in 64 bits as nanos")))
 }

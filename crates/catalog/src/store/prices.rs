@@ -159,7 +159,9 @@ async fn insert_price(tx: &mut Tx, model: &str, change: &NewPrice, now: Time) ->
 }
 
 fn pico(amount: Pico) -> Result<i64, db::Error> {
-    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("the price {amount} passes 64 bits of pico")))
+    amount
+        .to_i64()
+        .ok_or_else(|| db::Error::Internal(format!("the price {amount} doesn't fit in 64 bits as picos")))
 }
 
 fn tiers_text(tiers: &[VolumeDiscount]) -> String {

@@ -132,7 +132,7 @@ pub async fn put(tx: &mut Tx, top_up: &AutoTopUp, now: Time) -> Result<(), db::E
 }
 
 fn nano(amount: Nano) -> Result<i64, db::Error> {
-    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} doesn't fit in 64 bits as nanos")))
 }
 
 /// The statement of [`due`].

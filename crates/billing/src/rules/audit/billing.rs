@@ -29,7 +29,7 @@ pub struct NoteRow {
     pub amount: Nano,
 }
 
-/// The time since which every use of a credit is recorded; `None` before the first catalog.
+/// The time from which every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedSince(pub Option<Time>);
 

@@ -33,7 +33,7 @@ pub struct Deadline {
 
 /// Checks that a reservation or a credit was ended in time.
 pub fn ended_in_time(invariant: Invariant, deadline: &Deadline, uptime: Uptime) -> Option<Drift> {
-    let found = format!("there since {}", deadline.at);
+    let found = format!("not ended, although due at {}", deadline.at);
     if uptime.has_passed(deadline.at, END_WITHIN_MS) {
         compare(invariant, &deadline.id, "ended", found)
     } else {

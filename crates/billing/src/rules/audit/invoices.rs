@@ -165,16 +165,26 @@ pub fn invoice_months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift
         let expected = decimal_text::<9>(expected);
         drifts.extend(compare(Invariant::InvoiceAmount, &subject, expected, invoice.amount));
         if !seen.insert(month) {
-            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "one invoice", "another one before it"));
+            drifts.extend(compare(
+                Invariant::InvoiceMonth,
+                &subject,
+                "one invoice for the month",
+                "a second invoice",
+            ));
         }
         if sums.open_month.is_some() && !is_closed(&month) {
-            drifts.extend(compare(Invariant::InvoiceMonth, &subject, "no invoice of an open month", "one"));
+            drifts.extend(compare(
+                Invariant::InvoiceMonth,
+                &subject,
+                "no invoice for an open month",
+                "an invoice",
+            ));
         }
     }
     let billed = sums.posted.iter().filter(|(month, posted)| is_closed(month) && **posted != 0);
     for (month, posted) in billed.filter(|(month, _)| !seen.contains(month)) {
-        let expected = format!("an invoice over {}", decimal_text::<9>(Some(*posted)));
-        drifts.extend(compare(Invariant::InvoiceMonth, &month.to_string(), expected, "none"));
+        let expected = format!("an invoice for {}", decimal_text::<9>(Some(*posted)));
+        drifts.extend(compare(Invariant::InvoiceMonth, &month.to_string(), expected, "no invoice"));
     }
     drifts
 }
@@ -364,15 +374,15 @@ mod tests {
             check(&[row("paid", 5, 0)], 8, 673),
             ["invoice_amount invoice_1 of 2026-01 0.000000006 0.000000005"]
         );
-        assert_eq!(check(&[], 7, 673), ["invoice_month 2026-01 an invoice over 0.000000007 none"]);
+        assert_eq!(check(&[], 7, 673), ["invoice_month 2026-01 an invoice for 0.000000007 no invoice"]);
         assert_eq!(
             check(&[row("paid", 5, 0)], 7, 672),
-            ["invoice_month invoice_1 of 2026-01 no invoice of an open month one"]
+            ["invoice_month invoice_1 of 2026-01 no invoice for an open month an invoice"]
         );
         let twice = [row("paid", 5, 0), row("paid", 5, 0)];
         assert_eq!(
             check(&twice, 7, 673),
-            ["invoice_month invoice_1 of 2026-01 one invoice another one before it"]
+            ["invoice_month invoice_1 of 2026-01 one invoice for the month a second invoice"]
         );
     }
 

@@ -100,7 +100,7 @@ fn metered(used: &BilledUsage, part: &BilledPart<'_>) -> Metered {
     priced(used, counted, (part.unit_price, Some(part.price)), (id, meter))
 }
 
-/// Returns the name of a component in ids, and its name for people.
+/// Returns the name of a component in ids, and its display name.
 pub(super) fn meter(component: Component, kind: Kind) -> (&'static str, String) {
     let id = match (component, kind) {
         (Component::Prompt, Kind::Embeddings) => "input",

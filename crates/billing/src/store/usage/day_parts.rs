@@ -27,8 +27,9 @@ impl PartSum {
 
 /// Adds parts to the usage that they belong to. Both have one entry for each model, kind, price and day.
 pub fn add_to(used: &mut [BilledUsage], parts: &[PartSum]) -> Result<(), db::Error> {
-    let wrong =
-        |sum: &PartSum| db::Error::Internal(format!("the parts {sum:?} have no usage, or pass 64 bits"));
+    let wrong = |sum: &PartSum| {
+        db::Error::Internal(format!("the parts {sum:?} have no usage, or don't fit in 64 bits"))
+    };
     for sum in parts {
         let entry = used.iter_mut().find(|used| sum.is_of(used)).ok_or_else(|| wrong(sum))?;
         entry.parts = entry.parts.checked_add(sum.parts).ok_or_else(|| wrong(sum))?;

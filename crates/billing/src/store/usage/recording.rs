@@ -288,7 +288,7 @@ pub async fn sum_corrections(
     .all(tx)
     .await?;
     let sum = corrections.into_iter().try_fold(CorrectionSums::default(), CorrectionSums::checked_add);
-    sum.ok_or_else(|| db::Error::Internal(format!("the corrections of {event_id} pass 64 bits")))
+    sum.ok_or_else(|| db::Error::Internal(format!("the corrections of {event_id} don't fit in 64 bits")))
 }
 
 static HASHES: LazyLock<Sizes> = LazyLock::new(|| {
@@ -447,5 +447,5 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
 
 /// Returns the stored form of an amount.
 fn pico(amount: Pico) -> Result<i64, db::Error> {
-    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
+    amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} doesn't fit in 64 bits as picos")))
 }

@@ -91,7 +91,7 @@ impl FromRow for DayComponent {
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        // The columns are read in their order, so that each one is found without a search.
+        // The columns are read in the order of the query, so that each is found without a search.
         let (day, kind) = (row.get("day")?, row.get("kind")?);
         let group = unnamed_group(row)?;
         let group =
