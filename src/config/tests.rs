@@ -356,7 +356,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
         (
             "trusted_proxies = [\"10.0.0.1\", \"lan\"]",
             "FILE:1: `trusted_proxies`: expected a list of IP addresses or CIDR ranges such as [\"10.0.0.0/8\"]; \
-             entry 2 is none",
+             entry 2 is invalid",
         ),
         (
             "cors_origins = \"*\"",

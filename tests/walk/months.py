@@ -36,7 +36,7 @@ def accept(w):
 
 def distrust(w):
     w.chapter("a clock that is not trusted")
-    move(w, "by the time elapsed", days=23)
+    move(w, "according to the elapsed time", days=23)
     for listener in ["public", "service"]:
         w.get("/readyz", listener=listener)
     w.get("/v1/auth/me", "ada", note="with a token that has expired")
@@ -127,7 +127,7 @@ def settlements(w):
     invoice("payer", "mark-paid", "--amount", "1.00", "--json")
     invoice("payer", "mark-paid")
     invoice("payer", "give-up")
-    move(w, "the service already ran at", hours=-1)
+    move(w, "the service was already running at", hours=-1)
     invoice("foreign", "give-up")
     for command in [["clock", "show", "--json"], ["billing", "close", "--skip-wait"]]:
         w.command(*command)

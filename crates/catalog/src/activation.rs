@@ -97,8 +97,8 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
     if status.has_wrong_currency {
         let currency = &catalogs.currency;
         let message = format!(
-            "organizations have another currency than `billing.currency` ({currency}): `tollkeeper \
-             organization list` shows them"
+            "some organizations have a currency other than `billing.currency` ({currency}): see `tollkeeper \
+             organization list`"
         );
         return Err(CatalogError { problems: vec![message] }.into());
     }
@@ -362,8 +362,8 @@ fn log_outdated(catalogs: &Catalogs) {
     let file = file_name(&catalogs.current);
     tracing::error!(
         %file,
-        "another catalog is in force: this server isn't ready until its file is the same; `tollkeeper \
-         catalog reload` puts this one in force again"
+        "another catalog is in force: this server isn't ready until its catalog file matches; `tollkeeper \
+         catalog reload` puts this server's catalog in force instead"
     );
 }
 

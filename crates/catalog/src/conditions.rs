@@ -230,7 +230,7 @@ impl Conditions {
     }
 }
 
-/// Formats the conditions for people, such as `flex, above 200000 prompt tokens`.
+/// Formats the conditions, for example as `flex, above 200000 prompt tokens`.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();

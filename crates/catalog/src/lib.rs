@@ -230,7 +230,7 @@ impl Catalog {
         self.currency.as_deref()
     }
 
-    /// Returns a text that is the same for all files with the same models, limits, prices and discounts. It
+    /// Returns a string that is the same for all files with the same models, limits, prices and discounts. It
     /// doesn't include upstreams and routes, because each replica has its own.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
@@ -358,7 +358,7 @@ impl Catalog {
         self.models.iter().filter(|model| !model.retired)
     }
 
-    /// Returns all models of the file, in its order.
+    /// Returns all models, in the order of the file.
     pub fn all_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
     }
@@ -385,8 +385,8 @@ impl Catalog {
         let context =
             model.context_length.filter(|context| context < max_tokens && model.kind == Kind::Chat)?;
         Some(format!(
-            "{}: model `{id}`: its `max_tokens` of {max_tokens} is more than its `context_length` of {context}: no answer \
-             can be so long, and calls reserve too much money",
+            "{}: model `{id}`: its `max_tokens` of {max_tokens} is more than its `context_length` of \
+             {context}: no answer can be that long, so calls reserve too much money",
             self.place_of(id)
         ))
     }

@@ -30,7 +30,7 @@ impl ComponentPrices {
         rate(&Price::new(BEGINNING, *self), tokens)
     }
 
-    /// Returns the components that have separate prices, in their order.
+    /// Returns the components that have separate prices, in the order of [`Component`].
     pub fn list(&self) -> Vec<(Component, Pico)> {
         let price = Price::new(BEGINNING, *self);
         let own = Component::ALL.iter().copied();

@@ -112,7 +112,7 @@ fn id<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, 
 }
 
 fn line<'de, const MAX: usize, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    text(deserializer, &format!("a text of 1 to {MAX} characters on one line"), |text| {
+    text(deserializer, &format!("a string of 1 to {MAX} characters on one line"), |text| {
         let fits = (1..=MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         fits.then(|| text.to_owned())
     })
@@ -187,7 +187,7 @@ pub struct ParsedModel {
     pub model: Model,
     /// The line of each price, by its version.
     pub price_lines: Vec<(i64, usize)>,
-    /// The lines of the aliases, in their order.
+    /// The lines of the aliases, in the order of the aliases.
     pub alias_lines: Vec<usize>,
 }
 

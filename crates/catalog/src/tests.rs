@@ -128,7 +128,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model("description = \"\""),
-            "c:10: model `m`: `description`: expected a text of 1 to 1000 characters on one line, found \"\"",
+            "c:10: model `m`: `description`: expected a string of 1 to 1000 characters on one line, found \"\"",
         ),
         (model("dimension = 8"), "c:11: model `m`: `dimension`: only embedding models have one"),
         (model("kind = \"embeddings\"\nprices = []"), "c:1: model `m`: the key `dimension` is missing"),
@@ -167,14 +167,14 @@ fn errors_name_line_model_key_and_the_expected_value() {
                 "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
                  completion_tokens = 1 }}]"
             )),
-            "c:11: model `m`: `completion_tokens`: an embedding model has none, leave it out",
+            "c:11: model `m`: `completion_tokens`: embedding models don't have it: remove the key",
         ),
         (
             model(&format!(
                 "{embeddings}prices = [{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
                  cached_prompt_tokens = 0 }}]"
             )),
-            "c:11: model `m`: `cached_prompt_tokens`: an embedding model has none, leave it out",
+            "c:11: model `m`: `cached_prompt_tokens`: embedding models don't have it: remove the key",
         ),
         (
             price("prompt_tokens = 1, cached_prompt_tokens = \"1.000000000001\", completion_tokens = 1"),
@@ -187,7 +187,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model("prices = [{ effective_at = 2024-01-01, prompt_tokens = 1, completion_tokens = 1 }]"),
-            "c:10: model `m`: `effective_at`: expected an instant such as \"2024-01-01T00:00:00Z\", found \
+            "c:10: model `m`: `effective_at`: expected a timestamp such as \"2024-01-01T00:00:00Z\", found \
              2024-01-01",
         ),
         (
@@ -231,7 +231,7 @@ fn all_breaches_of_rules_are_reported_at_once() {
     let text = models.map(model).concat() + &discounts;
     let expected = [
         "c:11: model `e`: the key `dimension` is missing",
-        "c:18: model `e`: `completion_tokens`: an embedding model has none, leave it out",
+        "c:18: model `e`: `completion_tokens`: embedding models don't have it: remove the key",
         "c:21: model `m`: `id`: two models have this id",
         "c:31: model `m`: `dimension`: only embedding models have one",
         "c:35: volume discount: `threshold`: two discounts have the threshold 1",

@@ -103,8 +103,7 @@ impl Catalog {
                         }
                         if stored.is_backdated(at) {
                             new.warnings.push(problem(&format!(
-                                "the price {from} is new: what was counted already keeps the price \
-                                 that it was counted at"
+                                "the price {from} is new: usage that was already counted keeps its price"
                             )));
                         }
                     }
@@ -207,7 +206,7 @@ fn since_text(at: Time) -> String {
     if at == BEGINNING { "without `effective_at`".to_owned() } else { format!("from {at} on") }
 }
 
-/// Returns discounts as a text, such as `0.05 above 1000000, 0.1 above 5000000`.
+/// Formats discounts, for example as `0.05 above 1000000, 0.1 above 5000000`.
 pub fn describe_tiers(tiers: &[VolumeDiscount]) -> String {
     let words: Vec<_> =
         tiers.iter().map(|tier| format!("{} above {}", tier.discount, tier.threshold)).collect();

@@ -196,7 +196,8 @@ impl ClockGuard {
         let was_logged = std::mem::replace(&mut self.state().is_distrust_logged, distrust.is_some());
         match distrust {
             Some(distrust) if !was_logged => tracing::error!(
-                "the clock isn't trusted, so no month closes, nothing is forgotten or ended, and usage is refused for now: {distrust}"
+                "the clock isn't trusted: until it is, no month is closed, nothing expires or is deleted, \
+                 and usage is refused: {distrust}"
             ),
             None if was_logged => tracing::info!("the clock is trusted again"),
             _ => {}

@@ -41,7 +41,8 @@ pub struct ReferenceClocks {
     pub database: Option<ClockReading>,
     /// The latest time at which the service ran.
     pub last_seen_at: Option<Time>,
-    /// The monotonic time since which the database has agreed with a clock that was moved.
+    /// The monotonic time at which the database first agreed with a clock that was moved, if it has agreed
+    /// ever since.
     agrees_since_ms: Option<i64>,
 }
 
@@ -80,14 +81,15 @@ impl fmt::Display for Distrust {
             ),
             Self::Behind { now, last_seen_at } => write!(
                 f,
-                "this machine's clock shows {now}, but the service already ran at {last_seen_at}: correct \
-                 the clock (NTP), or, if it is right and was wrong then, run `tollkeeper clock accept`"
+                "this machine's clock shows {now}, but the service was already running at {last_seen_at}: \
+                 correct the clock (NTP), or, if it is correct now and was wrong before, run `tollkeeper \
+                 clock accept`"
             ),
             Self::Moved { now, expected } => write!(
                 f,
-                "this machine's clock shows {now}, but by the time elapsed it is {expected}: correct the \
-                 clock (NTP), or, if it is \
-                 right now, run `tollkeeper clock accept`"
+                "this machine's clock shows {now}, but according to the elapsed time it should show \
+                 {expected}: correct the clock (NTP), or, if it is correct now, run `tollkeeper clock \
+                 accept`"
             ),
         }
     }
@@ -181,7 +183,7 @@ impl fmt::Display for Wait {
         )?;
         match self {
             Self::Down => f.write_str("no server has run in the last five minutes"),
-            Self::Until(time) => write!(f, "it will have been at {time}"),
+            Self::Until(time) => write!(f, "that will be at {time}"),
         }
     }
 }

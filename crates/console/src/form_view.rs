@@ -101,7 +101,7 @@ impl FormView {
     /// ([`conflicts`](crate::conflicts)).
     ///
     /// # Errors
-    /// None: texts can always be written as JSON.
+    /// None: strings can always be serialized as JSON.
     pub fn versioned(self) -> Result<Self, Error> {
         let values: Vec<_> = self.labels.iter().map(|(name, _)| (name, self.lines(name))).collect();
         let version = Version::of(&values)?;

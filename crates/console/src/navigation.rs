@@ -1,7 +1,7 @@
-//! The side navigation: links to the rows of the table of routes that have a label, in their order.
+//! The side navigation: links to the routes that have a label, in the order of the table.
 //!
-//! A row belongs to the section whose path it continues without another parameter. People see it if their role allows
-//! them to open its page.
+//! A route belongs to the section whose path it continues without another parameter. Users see the link if
+//! their role allows them to open the page.
 
 use api::routes::Route;
 

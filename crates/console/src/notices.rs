@@ -162,7 +162,7 @@ impl Done {
         (Self::OrganizationChanged, "organization_changed", "The settings are saved."),
         (Self::OrganizationDeleted, "organization_deleted", "The organization is deleted."),
         (Self::ProjectMemberAdded, "project_member_added", "The member is added to the project."),
-        (Self::ProjectMemberThere, "project_member_there", "This person is already a member of the project."),
+        (Self::ProjectMemberThere, "project_member_there", "This user is already a member of the project."),
         (Self::ProjectLeft, "project_left", "You left the project."),
         (Self::ProfileSaved, "profile_saved", "Your profile is saved."),
         (Self::VerificationSent, "verification_sent", "We sent another link to your address."),

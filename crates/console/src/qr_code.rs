@@ -17,7 +17,7 @@ pub struct QrCode {
 }
 
 impl QrCode {
-    /// Encodes a text.
+    /// Encodes a string.
     ///
     /// # Errors
     /// An error if the text is longer than 2,331 bytes.

@@ -104,7 +104,7 @@ async fn show(console: &Console, visit: &Visit<SessionScope>, form: FormView) ->
     let names: Vec<_> = all.iter().filter(|provider| is_connected(&provider.settings.id)).collect();
     providers.retain(|(_, name)| names.iter().any(|provider| provider.settings.name == *name));
     let code_hint = match factor.totp_since {
-        Some(_) => "Six digits of your authenticator app, or a recovery code.",
+        Some(_) => "Six digits from your authenticator app, or a recovery code.",
         None => "One of your recovery codes.",
     };
     let page = ReauthenticatePage {

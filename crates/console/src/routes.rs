@@ -1,7 +1,7 @@
 //! The table of the console's routes: one row per page and method.
 //!
-//! A row has the same access as the operation of the API that does the same, in [`Browser`]; pages that need no
-//! session have theirs in [`Open`]. Rows with a label are the side [navigation](crate::navigation), in this order.
+//! A row has the access of the corresponding API operation, wrapped in [`Browser`], or in [`Open`] if the
+//! page needs no session. Rows with a label are the side [navigation](crate::navigation), in this order.
 
 use http::Method;
 

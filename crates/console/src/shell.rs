@@ -16,7 +16,7 @@ use crate::notices::Done;
 #[derive(Clone)]
 pub struct Shell {
     console: Console,
-    /// The person who is signed in, if any.
+    /// The signed-in user, if any.
     pub person: Option<Person>,
     /// The user's newest organizations, for the menu.
     pub organizations: Vec<Organization>,

@@ -108,7 +108,7 @@ pub enum Begun {
 /// Claims the key for a request, or returns the stored response.
 ///
 /// # Errors
-/// 409 if the key was used with other content, or while another request with the key is running.
+/// 409 if the key was used with different content, or while another request with the key is running.
 pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun, Error> {
     if let Some(answer) = find(idempotency, request).await? {
         return Ok(Begun::Answered(answer));

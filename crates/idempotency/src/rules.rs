@@ -13,7 +13,7 @@ pub enum Decision {
     Answer(Vec<u8>),
     /// Refuse the request, because another request with this key is running.
     InProgress,
-    /// Refuse the request, because the key was used with other content.
+    /// Refuse the request, because the key was used with different content.
     Reused,
 }
 

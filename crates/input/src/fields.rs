@@ -90,7 +90,7 @@ impl Problems {
     fn into_details(mut self) -> Vec<Detail> {
         if let Some(more @ 1..) = self.unknown_fields.checked_sub(MAX_UNKNOWN_FIELDS) {
             let message =
-                format!("{more} more fields are unknown: only the first {MAX_UNKNOWN_FIELDS} are named.");
+                format!("{more} more fields are unknown; only the first {MAX_UNKNOWN_FIELDS} are listed.");
             self.add::<()>(&Location { path: "body", origin: Origin::Body }, "too_many", message);
         }
         self.details

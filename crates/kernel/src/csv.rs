@@ -29,7 +29,7 @@ impl Cell {
     }
 }
 
-/// Adds a line of cells to a text.
+/// Appends a line of cells to a string.
 pub fn add_line(text: &mut String, cells: impl IntoIterator<Item = Cell>) {
     for (index, cell) in cells.into_iter().enumerate() {
         if index > 0 {

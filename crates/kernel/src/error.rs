@@ -145,7 +145,7 @@ impl Error {
     }
 
     /// Returns an `invalid_request` error with all `details`. The path of the first one becomes `param`. A
-    /// list longer than [`MAX_DETAILS`] is truncated, which its last entry reports.
+    /// list longer than [`MAX_DETAILS`] is truncated, and its last entry reports that.
     pub fn invalid(mut details: Vec<Detail>) -> Self {
         if details.len() > MAX_DETAILS {
             details.truncate(MAX_DETAILS - 1);

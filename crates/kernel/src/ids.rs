@@ -391,7 +391,7 @@ impl<K> PartialEq for Id<K> {
     }
 }
 impl<K> Eq for Id<K> {}
-/// Orders ids by age, which is the same order as that of their texts.
+/// Orders ids by age, which is also their order as strings.
 impl<K> Ord for Id<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.uuid.cmp(&other.uuid)

@@ -6,8 +6,8 @@ pub fn in_order<T>(mut values: Vec<(usize, T)>) -> Vec<T> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Returns all values: `others` at their places, which are in order, and `values` in their order at the remaining
-/// places.
+/// Merges two lists: each value of `others` goes to its position, and `values` fill the remaining positions
+/// in order. `others` must be sorted by position.
 pub fn merge<T>(values: Vec<T>, others: Vec<(usize, T)>) -> Vec<T> {
     if others.is_empty() {
         return values;

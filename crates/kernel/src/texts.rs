@@ -17,7 +17,7 @@ impl Problem {
     }
 }
 
-/// Returns the form in which two texts are compared, ignoring case: NFKC, lower case, NFKC.
+/// Returns the form in which two strings are compared, ignoring case: NFKC, lower case, NFKC.
 ///
 /// Characters are lowercased one by one, and a final sigma becomes an ordinary sigma, so that the result
 /// doesn't depend on the position in a word.

@@ -207,7 +207,7 @@ async fn check_may_require(
     after: Requirements,
 ) -> Result<(), Error> {
     if grantor.role != OrganizationRole::Owner || grantor.is_key {
-        let message = "Only an owner in person can change the requirements for members.";
+        let message = "Only an owner can change the requirements for members. API keys can't.";
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
     scope.caller().require_proof()?;

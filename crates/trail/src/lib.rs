@@ -84,7 +84,7 @@ pub enum Action {
     /// The owner generated new recovery codes.
     #[strum(serialize = "user.recovery_codes_renewed")]
     RecoveryCodesRenewed,
-    /// A recovery code was used instead of a code of the app.
+    /// A recovery code was used instead of a code from the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
     /// An operator created an account for a user.

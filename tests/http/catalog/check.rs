@@ -65,8 +65,9 @@ fn overlapping_prices_and_impossible_components_are_reported() {
         "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"2\", components = { reasoning = \"1\" } }";
     let model = format!("n\nkind = \"embeddings\"\ndimension = 3\nprices = [{vectors}]");
     file.write(&catalog(&[&model]));
-    let mistake =
-        format!("{name}:11: model `n`: `components.reasoning`: an embedding model has none, leave it out");
+    let mistake = format!(
+        "{name}:11: model `n`: `components.reasoning`: embedding models don't have it: remove the key"
+    );
     check_mistakes(&start, name, &[mistake]);
 }
 

@@ -203,11 +203,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     assert_error(&again, 409, "This address already has an open invitation.");
     assert!(again.text.contains(&format!("{list}?status=pending")), "{}", again.text);
     let member = [("email", "bob@example.com"), ("role", "member")];
-    assert_error(
-        &browser.post(&world, &invite, &member).send().await,
-        409,
-        "This person is already a member.",
-    );
+    assert_error(&browser.post(&world, &invite, &member).send().await, 409, "This user is already a member.");
     let owner = [("email", "x@example.com"), ("role", "owner")];
     assert_eq!(admin.post(&world, &invite, &owner).send().await.status, 403);
 

@@ -113,7 +113,7 @@ fn mistakes_stay_in_the_form(database: Database) {
         let other = [again[0].clone(), ("amount", "30".to_owned())];
         let answer = browser.post(shop.world(), &new, &pairs(&other)).send().await;
         assert_eq!(answer.status, 409, "{}", answer.text);
-        assert!(answer.text.contains("that payment is in the list"), "{}", answer.text);
+        assert!(answer.text.contains("That payment is in the list"), "{}", answer.text);
         let second = [("new_id", hidden(&answer.text, "new_id")), ("amount", "30".to_owned())];
         assert_ne!(browser.done(shop.world(), &new, &pairs(&second)).await, made);
         assert_eq!(shop.rows().await.len(), 2);

@@ -151,8 +151,8 @@ fn test_wrong_clock(url: Option<&str>, folder: &Folder, long: i64) {
         let why = failed_clock_check(&server).unwrap();
         let expected = match (url, months > 0) {
             (Some(_), _) => "the database's",
-            (None, true) => "by the time elapsed",
-            (None, false) => "the service already ran at",
+            (None, true) => "according to the elapsed time",
+            (None, false) => "the service was already running at",
         };
         assert!(why.contains(expected) && why.contains("NTP"), "{why}");
         assert_waits(&server, &place);
@@ -185,7 +185,8 @@ fn start_waits_until_the_clock_is_set(database: Database) {
             clock.set_s(-back_s);
             let server = start.listening();
             let why = failed_clock_check(&server).unwrap();
-            let expected = if url.is_some() { "the database's" } else { "the service already ran at" };
+            let expected =
+                if url.is_some() { "the database's" } else { "the service was already running at" };
             assert!(why.contains(expected), "{why}");
             assert_waits(&server, &place);
             let show = start.command(&["clock", "show"]);
@@ -218,7 +219,7 @@ fn operator_confirms_the_clock(database: Database) {
         execute(&start, "UPDATE service_clock SET last_seen_at = last_seen_at + 86400000");
         assert!(until(|| failed_clock_check(&server).is_some()));
         let why = failed_clock_check(&server).unwrap();
-        assert!(why.contains("already ran at") && why.contains("tollkeeper clock accept"), "{why}");
+        assert!(why.contains("was already running at") && why.contains("tollkeeper clock accept"), "{why}");
         let show = start.command(&["clock", "show", "--json"]);
         let shown: Value = serde_json::from_str(&show.stdout).unwrap();
         assert_eq!((show.code, &shown["trusted"]), (Some(1), &json!(false)), "{shown}");
@@ -232,7 +233,7 @@ fn operator_confirms_the_clock(database: Database) {
         assert!(trail.contains("operator") && trail.contains(&text(&shown, "last_seen_at")), "{trail}");
         let show = start.command(&["clock", "show"]);
         assert_eq!(show.code, Some(0), "{}", show.log);
-        assert!(show.stdout.contains("Trusted       yes") && show.stdout.contains("it will have been at"));
+        assert!(show.stdout.contains("Trusted       yes") && show.stdout.contains("that will be at"));
 
         // An operator moves the clock by an hour.
         clock.set_s(3_600);
@@ -375,7 +376,7 @@ fn month_close_waits_for_two_hours_of_uptime(database: Database) {
             assert_eq!(close.code, Some(1));
             assert!(close.log.contains("nothing is closed") && close.log.contains(why), "{}", close.log);
         };
-        waits("it will have been at");
+        waits("that will be at");
         assert_eq!(server.stop().code, Some(0));
         let server = start.run();
         server.wait_until_job("billing");
@@ -383,7 +384,7 @@ fn month_close_waits_for_two_hours_of_uptime(database: Database) {
         assert_eq!(open(), late, "{}", server.log());
         assert_eq!(server.stop().code, Some(0));
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7190000");
-        waits("it will have been at");
+        waits("that will be at");
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 10000");
         // A restart doesn't count as an outage unless it takes long.
         let server = start.run();
@@ -395,7 +396,7 @@ fn month_close_waits_for_two_hours_of_uptime(database: Database) {
         );
         waits("no server has run");
         let server = start.run();
-        assert!(until(|| start.command(&["billing", "close"]).log.contains("it will have been at")));
+        assert!(until(|| start.command(&["billing", "close"]).log.contains("that will be at")));
         assert_eq!(server.stop().code, Some(0));
     });
 }

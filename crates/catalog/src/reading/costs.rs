@@ -51,7 +51,7 @@ impl Rules<'_> {
             let why = match component {
                 // Zero is allowed, as for prices.
                 Component::Completion if *cost == Pico::ZERO => None,
-                _ if !component.is_possible(kind) => Some("an embedding model has none, leave it out"),
+                _ if !component.is_possible(kind) => Some("embedding models don't have it: remove the key"),
                 Component::CachedPrompt if prompt.is_some_and(|prompt| *cost > prompt) => {
                     Some("it is more than `cost.prompt`")
                 }

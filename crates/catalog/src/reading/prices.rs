@@ -109,7 +109,8 @@ impl Rules<'_> {
                 && same().next().map(|(first, _)| first) == Some(line)
             {
                 let why = format!(
-                    "`prices`: from {at} on every price has a condition: add one without any, for other calls"
+                    "`prices`: from {at} on, every price has conditions: add a price without conditions for \
+                     all other calls"
                 );
                 self.refuse(*line, &format!("{label}: {why}"));
             }
@@ -132,14 +133,14 @@ impl Rules<'_> {
                 self.refuse(line, &format!("{label}: the key `completion_tokens` is missing"));
             }
             (Kind::Embeddings, Some(price)) if price.get_ref().0 != Pico::ZERO => {
-                let why = "an embedding model has none, leave it out";
+                let why = "embedding models don't have it: remove the key";
                 self.refuse(self.line(price), &format!("{label}: `completion_tokens`: {why}"));
             }
             _ => {}
         }
         if let Some(price) = &entry.cached_prompt_tokens {
             let why = match kind {
-                Kind::Embeddings => Some("an embedding model has none, leave it out"),
+                Kind::Embeddings => Some("embedding models don't have it: remove the key"),
                 Kind::Chat if price.get_ref().0 > entry.prompt_tokens.0 => {
                     Some("it is more than `prompt_tokens`")
                 }
@@ -175,7 +176,7 @@ impl Rules<'_> {
         for (component, entry) in Component::PARTS.into_iter().zip(entries.all()) {
             let Some(entry) = entry else { continue };
             if !component.is_possible(kind) {
-                let why = "an embedding model has none, leave it out";
+                let why = "embedding models don't have it: remove the key";
                 self.refuse(
                     self.line(&entry),
                     &format!("{label}: `components.{}`: {why}", component.as_str()),

@@ -159,7 +159,7 @@ impl Rules<'_> {
         let label = format!("upstream `{}`", entry.id);
         match (&entry.url, entry.kind) {
             (Some(url), UpstreamKind::Demo) => {
-                let why = "an upstream of kind demo has none, leave it out";
+                let why = "upstreams of kind `demo` don't have it: remove the key";
                 self.refuse(self.line(url), &format!("{label}: `url`: {why}"));
             }
             (None, kind) if kind != UpstreamKind::Demo => {
@@ -250,8 +250,11 @@ impl Rules<'_> {
         };
         let place = format!("{label}: `{key}`");
         let is_demo = entry.kind == UpstreamKind::Demo;
-        let read =
-            if is_demo { Err("an upstream of kind demo has none, leave it out".to_owned()) } else { read };
+        let read = if is_demo {
+            Err("upstreams of kind `demo` don't have it: remove the key".to_owned())
+        } else {
+            read
+        };
         match read {
             Ok((secret, warning)) => {
                 let warning = warning.map(|why| format!("{}:{line}: {place}: {why}", self.file));

@@ -129,9 +129,9 @@ fn wrong_components_and_conditions_are_refused() {
         ),
         (
             vec!["service_tier = \"flex\"", "above_prompt_tokens = 5"],
-            format!("c:10: model `m`: `prices`: from {at} on every price has a condition: add one without any, for other calls"),
+            format!("c:10: model `m`: `prices`: from {at} on, every price has conditions: add a price without conditions for all other calls"),
         ),
-        (vec!["", "hours = [\"mon\", \"8-9\"]"], format!("c:10: model `m`: `hours`: {hours}; entry 2 is none")),
+        (vec!["", "hours = [\"mon\", \"8-9\"]"], format!("c:10: model `m`: `hours`: {hours}; entry 2 is invalid")),
         (vec!["", "hours = []"], format!("c:10: model `m`: `hours`: {hours}, found a list")),
         (
             vec!["", "service_tier = \"fast\""],
@@ -162,7 +162,7 @@ fn wrong_components_and_conditions_are_refused() {
     );
     assert_eq!(
         Catalog::parse(&embeddings, "c").unwrap_err().to_string(),
-        "c:11: model `m`: `components.reasoning`: an embedding model has none, leave it out"
+        "c:11: model `m`: `components.reasoning`: embedding models don't have it: remove the key"
     );
 }
 

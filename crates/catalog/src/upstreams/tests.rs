@@ -282,7 +282,7 @@ fn mistakes_in_routes_name_line_model_key_and_the_expected_value() {
         ),
         (
             "routes = [{ upstream = \"a\", model = \"\" }]",
-            "c:11: model `m`: `model`: expected a text of 1 to 256 characters on one line, found \"\"",
+            "c:11: model `m`: `model`: expected a string of 1 to 256 characters on one line, found \"\"",
         ),
         (
             "routes = [\"a\"]",
@@ -317,8 +317,8 @@ fn all_breaches_of_rules_are_reported_at_once() {
     let expected = [
         "c:6: upstream `t`: the key `url` is missing",
         "c:9: upstream `a`: `id`: two upstreams have this id",
-        "c:17: upstream `d`: `url`: an upstream of kind demo has none, leave it out",
-        "c:18: upstream `d`: `credential_env`: an upstream of kind demo has none, leave it out",
+        "c:17: upstream `d`: `url`: upstreams of kind `demo` don't have it: remove the key",
+        "c:18: upstream `d`: `credential_env`: upstreams of kind `demo` don't have it: remove the key",
         "c:24: upstream `f`: `credential_env`: `credential_file` is set, too: set only one of them",
         "c:38: model `e`: `routes`: upstream `t` is of kind tgi, which doesn't serve embeddings",
         "c:39: model `e`: `routes`: unknown upstream `other`: the upstreams are `a`, `t`, `d`, `f`",

@@ -8,7 +8,7 @@ use kernel::clock::Time;
 pub struct ServiceClock {
     /// The latest time at which a replica ran. It only rises, except when an operator accepts a time.
     pub last_seen_at: Time,
-    /// The time since which at least one replica has run without a long gap.
+    /// The start of the current uptime: at least one replica has run since then, without a long gap.
     pub up_since_at: Time,
     /// The time at which an operator last accepted the clock.
     pub accepted_at: Option<Time>,

@@ -112,7 +112,7 @@ pub fn list<'de, D: Deserializer<'de>, T>(
     let Some(items) = items else { return expected(what) };
     let one = |(index, item): (usize, &str)| match parse(item) {
         Some(item) => Ok(item),
-        None => expected(format_args!("{what}; entry {} is none", index + 1)),
+        None => expected(format_args!("{what}; entry {} is invalid", index + 1)),
     };
     items.into_iter().enumerate().map(one).collect()
 }
@@ -182,7 +182,7 @@ pub fn time<'de, D: Deserializer<'de>, T: From<Time>>(deserializer: D) -> Result
     };
     match time {
         Some(time) => Ok(time.into()),
-        None => expected("an instant such as \"2024-01-01T00:00:00Z\""),
+        None => expected("a timestamp such as \"2024-01-01T00:00:00Z\""),
     }
 }
 

@@ -212,7 +212,7 @@ codes! {
     /// The organization would be left without an owner.
     LastOwner = 409 "last_owner" "This is the last owner. Make another member an owner first.";
     /// The user is already a member.
-    AlreadyMember = 409 "already_member" "This person is already a member.";
+    AlreadyMember = 409 "already_member" "This user is already a member.";
     /// The address has an open invitation.
     AlreadyInvited = 409 "already_invited" "This address already has an open invitation.";
     /// The invitation was accepted.
@@ -254,7 +254,7 @@ codes! {
     /// No one-time code secret is waiting to be confirmed by its first code.
     NoTotpPending = 409 "no_totp_pending"
         "No authenticator app is being added, or more than ten minutes have passed. Start over.";
-    /// The idempotency key was used with another body.
+    /// The idempotency key was used with a different body.
     IdempotencyKeyReused = 409 "idempotency_key_reused"
         "This `Idempotency-Key` was already used with a different body. Use a new key for each request.";
     /// A request with this idempotency key is in progress.

@@ -60,8 +60,8 @@ pub enum SealError {
 impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::UnknownFormat => "sealed in a format that this version does not know",
-            Self::NotAuthentic => "damaged, or sealed under another master key or for another place",
+            Self::UnknownFormat => "sealed in an unknown format",
+            Self::NotAuthentic => "damaged, or sealed with a different master key or for a different row",
             Self::TooLong => "too long to be sealed",
             Self::NoKey => "the master key was refused",
         })
@@ -216,7 +216,7 @@ mod tests {
     fn seal_error_is_internal_and_prints_no_secret() {
         let error = Error::from(SealError::NotAuthentic);
         assert_eq!(error.code, crate::error::Code::Internal);
-        assert!(error.internal.is_some_and(|text| text.contains("another master key")));
+        assert!(error.internal.is_some_and(|text| text.contains("a different master key")));
         assert_eq!(format!("{:?}", Sealer::new(KEY)), "***");
     }
 

@@ -197,7 +197,7 @@ impl<T> FoundProject<T> {
         self.admit_if(action, |role| role.allows(action), kind, trail)
     }
 
-    /// Does the same as [`Self::admit`], with another condition on the role.
+    /// Does the same as [`Self::admit`], with a different condition on the role.
     pub(super) fn admit_if(
         self,
         action: ProjectAction,

@@ -47,7 +47,8 @@ pub fn check_addition(
     let may_add_newcomers =
         caller_in_organization.is_some_and(|role| role.allows(OrganizationAction::ManageMembers));
     if is_newcomer && !may_add_newcomers {
-        let message = "This person does not belong to the organization: ask one of its owners or admins.";
+        let message = "This user isn't a member of the organization. Ask one of its owners or admins to add \
+                       them.";
         return Err(Error::new(Code::InsufficientRole).param("user_id").message(message));
     }
     Ok(())

@@ -58,7 +58,7 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
     let known = "known are `prompt`, `cached_prompt`, `cache_write_5m`, `cache_write_1h`, `audio_prompt`, `image_prompt`, \
                  `completion`, `reasoning`, `audio_completion`, `request`, `image`, `second`, `character`, `search`";
     let wrong = "expected a price of a single token from 0 to 1000000 such as \"0.000002\"";
-    let none = "an embedding model has none, leave it out";
+    let none = "embedding models don't have it: remove the key";
     let cases = [
         ("chat", "prompt = 1", "`routes`: the key `cost.completion` is missing".to_owned()),
         ("chat", "completion = 1", "`routes`: the key `cost.prompt` is missing".to_owned()),

@@ -130,7 +130,7 @@ fn reason(reason: PausedReason) -> &'static str {
     match reason {
         PausedReason::Declined => "the card was declined",
         PausedReason::AuthenticationRequired => {
-            "the bank requires a person to confirm a charge. Open the payment to confirm it"
+            "the bank requires the cardholder to confirm a charge. Open the payment to confirm it"
         }
         PausedReason::MonthlyCap => "the monthly maximum is reached",
         PausedReason::NoPaymentMethod => "no card is saved",

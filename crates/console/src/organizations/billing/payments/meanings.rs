@@ -37,7 +37,7 @@ pub fn failure(code: &str) -> String {
         "no_payment_method" => "no card was saved",
         "tax_location" => "tax couldn’t be computed without the organization’s address",
         "organization_deleted" => "the organization was deleted",
-        "authentication_required" => "the bank requires a person to confirm it",
+        "authentication_required" => "the bank requires the cardholder to confirm it",
         "insufficient_funds" => "insufficient funds",
         "expired_card" => "the card has expired",
         "card_declined" | "generic_decline" | "do_not_honor" => "the bank declined the card",

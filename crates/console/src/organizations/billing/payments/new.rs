@@ -87,8 +87,8 @@ fn in_words(error: Error) -> Error {
     if error.code != Code::IdempotencyKeyReused {
         return error;
     }
-    let sentence = "This form was already submitted with other values, and that payment is in the list. Submit it \
-                    again to make another payment.";
+    let sentence = "This form was already submitted with different values. That payment is in the list. To \
+                    make another payment, submit the form again.";
     Error::new(error.code).message(sentence)
 }
 
