@@ -7,7 +7,8 @@ use kernel::error::Code;
 
 use crate::constraint::{Constraint, Reference};
 
-/// A database error. The texts are only logged, except for that of `NotReady`.
+/// A database error. The messages are only logged, except that of `NotReady`, which is returned to the
+/// caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// A unique constraint was violated.
@@ -37,9 +38,9 @@ impl Error {
         }
     }
 
-    /// Converts the error of a blocking task that panicked or was canceled by the end of the runtime.
+    /// Converts the error of a blocking task that panicked, or was canceled because the runtime shut down.
     pub(super) fn from_join(error: &tokio::task::JoinError) -> Self {
-        Self::Unavailable(format!("the database thread ended: {error}"))
+        Self::Unavailable(format!("a database task ended: {error}"))
     }
 }
 

@@ -5,12 +5,13 @@
 //! that is rolled back unless it is committed, even if its future is canceled. After an error in a
 //! transaction, all further statements in it fail, on either database.
 //!
-//! To work on both databases, a text uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0 and 1) and
+//! To work on both databases, SQL uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0 and 1) and
 //! BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, and `CAST($1 AS BIGINT)` where the context of a parameter doesn't
 //! determine its type. It doesn't use `now()` and ILIKE.
 //!
 //! - [`Db`] opens a database, begins transactions, backs up and migrates; [`Tx`] runs statements.
-//! - [`Statement`] is a text with its values. A [`Row`] of the result is read by [`FromRow`].
+//! - [`Statement`] is an SQL statement with its parameter values. A [`Row`] of the result is read by
+//!   [`FromRow`].
 //! - [`sized`] builds statements that write many rows; [`Page`] and [`window`] are for paginated lists.
 //! - [`Uncommitted`] is the result of an operation that its caller commits.
 //! - [`Error`] has the few kinds that callers distinguish, including the violated [`Constraint`].

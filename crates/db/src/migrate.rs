@@ -86,8 +86,8 @@ impl fmt::Display for MigrateError {
         match self {
             Self::Newer { found, known } => write!(
                 f,
-                "the database has schema {found}, this tollkeeper knows schemas up to {known}: \
-                 start the newer tollkeeper version that made it; nothing was changed"
+                "the database has schema {found}, but this version of tollkeeper supports schemas only up to \
+                 {known}. Start the newer version that created it; nothing was changed"
             ),
             Self::Database(error) => error.fmt(f),
             Self::Other(what) => write!(f, "migration: {what}; nothing was changed"),

@@ -2,7 +2,7 @@
 
 pub use kernel::page::Page;
 
-/// Returns a pattern for `LIKE … ESCAPE '\'` that matches texts with `folded` anywhere in them.
+/// Returns a pattern for `LIKE … ESCAPE '\'` that matches strings that contain `folded`.
 ///
 /// The text must be folded like the column that it is compared with, because the databases disagree about
 /// case.

@@ -1,4 +1,4 @@
-//! Statements that write many rows at once, in a few fixed sizes, so that only a few texts have to be
+//! Statements that write many rows at once, in a few fixed sizes, so that only a few statements have to be
 //! prepared.
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ const SIZES: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 pub struct Sizes(Vec<(usize, String)>);
 
 impl Sizes {
-    /// Builds the texts; `text` returns the one for a number of rows.
+    /// Builds the statements; `text` returns the SQL for a number of rows.
     pub fn new(text: impl Fn(usize) -> String) -> Self {
         Self(SIZES.into_iter().map(|size| (size, text(size))).collect())
     }

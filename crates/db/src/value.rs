@@ -105,7 +105,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// A type that a column can be read into.
 pub trait FromValue: Sized {
-    /// `true` if texts of the column are words defined by the program. Errors contain an unknown word, but no
+    /// `true` if the column's values are words defined by the program. Errors contain an unknown word, but no
     /// other value, because it may be a secret.
     const IS_WORD: bool = false;
     /// Converts the value; `None` if it has another type or is out of range.

@@ -51,7 +51,7 @@ impl MemoryCounters {
             ),
             refused: registered.counters(
                 "tollkeeper_gateway_memory_refused_total",
-                "Calls that were refused because too many bytes of others, or of their organization, are in memory.",
+                "Calls refused because other calls, or calls of the same organization, use too much memory.",
                 &[],
             ),
         }
@@ -138,7 +138,7 @@ impl Counters {
             ),
             waiting: registered.gauges(
                 "tollkeeper_gateway_calls_waiting",
-                "Model calls that wait for a place at an upstream.",
+                "Model calls waiting for a slot at an upstream.",
                 &["upstream"],
             ),
             up: registered.gauges(
@@ -155,7 +155,7 @@ impl Counters {
             memory: MemoryCounters::new(registered),
             refused_fields: registered.gauges(
                 "tollkeeper_gateway_upstream_field_refused",
-                "1 while a field that makes an upstream count isn't sent, because the upstream refused it.",
+                "1 while a field that requests token counts isn't sent, because the upstream refused it.",
                 &["upstream", "model", "field"],
             ),
             first_events: registered.durations(

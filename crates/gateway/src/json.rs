@@ -5,8 +5,8 @@
 //! members may appear twice, because parsers differ in which one they use (RFC 8259, section 4). [`Edit`]
 //! then replaces parts of the text.
 //!
-//! Texts that are only counted are read laxly: [`Object::read_lax`] accepts JSON that lenient parsers accept,
-//! and all bytes outside the edits stay unchanged.
+//! JSON that is only counted is read leniently: [`Object::read_lax`] accepts JSON that lenient parsers
+//! accept, and all bytes outside the edits stay unchanged.
 
 mod lax;
 
@@ -24,7 +24,7 @@ use lax::Laxity;
 /// The maximum nesting of objects and arrays.
 pub const MAX_DEPTH: usize = 128;
 
-/// The reason why a text isn't an editable object.
+/// The reason why a string isn't an editable object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JsonError {
     /// The text isn't UTF-8.

@@ -126,15 +126,17 @@ impl Probe {
                     upstream,
                     model,
                     field = field_name,
-                    "an upstream refuses a field that makes it count, which isn't sent for ten minutes: tokens of its streams \
-                     may be estimated. A newer version or another kind of upstream in the catalog may help"
+                    "an upstream refuses a field that requests token counts. The field isn't sent for ten \
+                     minutes, so the tokens of streams may be estimated. Upgrade the upstream, or check its \
+                     `kind` in the catalog"
                 );
             } else {
                 tracing::info!(
                     upstream,
                     model,
                     field = field_name,
-                    "an upstream accepts only one token limit, so this one isn't sent for ten minutes"
+                    "an upstream accepts only one field for the token limit, so this field isn't sent for \
+                     ten minutes"
                 );
             }
         }

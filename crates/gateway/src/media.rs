@@ -143,9 +143,9 @@ impl MediaLoader {
 }
 
 fn not_loaded(within: &'static str) -> Error {
-    let message = "An image or another file couldn't be loaded from its URL. It must be public, and an \
-                   image, audio, a video, a PDF or plain text. All files of a request can have at most 20 \
-                   MB. You can also send a file inline, as a data URL.";
+    let message = "An image or other file couldn't be loaded from its URL. The URL must be public, and the \
+                   file must be an image, audio, video, PDF or plain text. The files of a request can be at \
+                   most 20 MB in total. You can also send a file inline, as a data URL.";
     Error::new(Code::InvalidRequest).param(within).message(message)
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn open(
         if !transport.admits_call(!tried.is_empty()) {
             tracing::warn!(
                 upstream = route.upstream.id,
-                "too many calls have failed at other upstreams: this one isn't retried"
+                "too many calls have failed at other upstreams: this call isn't retried"
             );
             break;
         }

@@ -1,8 +1,8 @@
 //! The names of members that reveal cached tokens.
 
-/// Returns these names, and the names of members outside the `usage` object in which llama.cpp, SGLang, vLLM
-/// and providers reveal cached tokens. An answer is parsed with them, because only members that were
-/// requested can be removed.
+/// Returns the given names, and the names of JSON members outside `usage` that reveal cached tokens in
+/// answers of llama.cpp, SGLang, vLLM and providers. The parser must look for them, because
+/// [`Object`](crate::json::Object) can remove only members whose names it was given.
 macro_rules! with_revealing_names {
     ($($name:literal $(,)?)*) => {
         &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]

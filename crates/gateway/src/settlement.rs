@@ -88,9 +88,10 @@ impl Hold {
             let call_id = self.call_id;
             tracing::warn!(
                 %call_id, upstream,
-                "an upstream hasn't counted the tokens of a complete answer, so they are estimated: `tollkeeper upstream \
-                 check` and its documentation may say how it reports its usage. \
-                 `tollkeeper_gateway_upstream_tokens_total` has the share; this line is logged once per start"
+                "an upstream didn't report the tokens of a complete answer, so they are estimated. Run \
+                 `tollkeeper upstream check`, and see the upstream's documentation for how to turn on usage \
+                 reports. The metric `tollkeeper_gateway_upstream_tokens_total` shows the share of \
+                 estimates. This is logged once per start"
             );
         }
         let mut wait = FIRST_RETRY;
@@ -145,7 +146,7 @@ impl Hold {
         let why = outcomes.into_iter().find_map(|outcome| match outcome {
             EventOutcome::New | EventOutcome::Duplicate => None,
             EventOutcome::Refused(refusal) => Some(refusal.message),
-            EventOutcome::Conflict => Some("another event has its id".to_owned()),
+            EventOutcome::Conflict => Some("another event has the same id".to_owned()),
         });
         let Some(why) = why else { return };
         let (call_id, Settled { prompt_tokens, completion_tokens, .. }) = (self.call_id, used);

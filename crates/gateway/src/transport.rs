@@ -178,7 +178,7 @@ impl Transport {
         &self.complaints
     }
 
-    /// Returns the texts that no client may see: the parts of the upstream's address, and its credential.
+    /// Returns the strings that no client may see: the parts of the upstream's address, and its credential.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let uri = self.upstream.url.as_ref().map(|url| url.uri());
         let authority = uri.and_then(http::Uri::authority);

@@ -155,14 +155,17 @@ fn refusal(excess: &Excess) -> Error {
     let rate_limit = RateLimit { limit, retry_after_ms, reset_ms: retry_after_ms };
     let error = Error { rate_limit: Some(rate_limit), ..Error::new(Code::TooManyAttempts) };
     let mails = match counter {
-        Counter::Account => format!("Your account has caused {limit} e-mails within an hour"),
-        Counter::Address => format!("Your network address has caused {limit} e-mails within an hour"),
-        Counter::Recipient => format!("This e-mail address was sent {limit} e-mails within an hour"),
+        Counter::Account => format!("Your account has reached the maximum of {limit} e-mails per hour"),
+        Counter::Address => {
+            format!("Your network address has reached the maximum of {limit} e-mails per hour")
+        }
+        Counter::Recipient => {
+            format!("This e-mail address has reached the maximum of {limit} e-mails per hour")
+        }
         Counter::Verification => {
-            format!("This e-mail address was sent {limit} links to confirm it within an hour")
+            format!("This e-mail address has reached the maximum of {limit} verification links per hour")
         }
         Counter::PasswordReset => return error,
     };
-    error
-        .message(format!("{mails}, which is the maximum; retry after the delay in the `retry-after` header."))
+    error.message(format!("{mails}; retry after the delay in the `retry-after` header."))
 }

@@ -1,9 +1,9 @@
 //! The text of each e-mail, from the files in `templates/`.
 //!
 //! Each e-mail has a file with its subject, opening and closing. The templates `letter.txt` and `letter.html`
-//! insert them into the two parts of the e-mail. Texts from users, such as names, are written on one line and
-//! changed so that no part of them becomes a link. Lines of the text part are short, and the token is
-//! repeated on a separate line, for recipients who can't click the link.
+//! insert them into the two parts of the e-mail. Text from users, such as names, is written on one line and
+//! changed so that no part of it becomes a link. Lines of the text part are short, and the token is repeated
+//! on a separate line, for recipients who can't click the link.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Rewriting of texts from users, so that mail programs don't turn them into links.
+//! Rewriting of text from users, so that mail programs don't turn any of it into links.
 //!
 //! A name such as `evil.example` or `https://evil.example` would become a link in an e-mail. The inserted
 //! characters must be visible, because browsers ignore invisible characters in a domain, such as a word

@@ -13,7 +13,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads the values from a few files of the kernel. The time grows slightly with the number of open
+    /// Reads the values from `/proc` and with system calls. The time grows slightly with the number of open
     /// files.
     pub fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

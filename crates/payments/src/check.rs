@@ -71,7 +71,7 @@ fn allowed<T>(
     match read {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_forbidden() => {
-            sentences.push(format!("The secret key may not read {what}."));
+            sentences.push(format!("The secret key lacks the permission to read {what}."));
             Ok(None)
         }
         Err(error) => Err(payments.failed(&format!("reading {what}"), &error)),
@@ -118,8 +118,8 @@ fn check_endpoints(endpoints: &[WebhookEndpoint], (missing, notes): (&mut Vec<St
         let version = endpoint.api_version.as_deref().filter(|version| *version != API_VERSION);
         if let Some(version) = version {
             notes.push(format!(
-                "Events for {} are written by version {version} of the API, requests by {API_VERSION}: only the ids in \
-                 events are read.",
+                "The webhook {} receives events in version {version} of Stripe's API, and requests use \
+                 {API_VERSION}. That is fine, because only the ids in events are read.",
                 endpoint.id
             ));
         }

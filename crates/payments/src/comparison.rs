@@ -102,7 +102,7 @@ async fn known(payments: &Payments, payment_id: &str) -> Result<Option<Payment>,
 /// Credits a Stripe payment that is missing here, or records why it can't be credited.
 async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentIntent) -> Result<(), Error> {
     let Some(payment) = known(payments, payment_id).await? else {
-        let expected = "a payment that is here".to_owned();
+        let expected = "a payment that exists here".to_owned();
         let found = format!("{} of {payment_id:.40}", intent.amount_received);
         return put(
             payments,
@@ -162,7 +162,7 @@ async fn check_events(payments: &Payments) -> Result<(), Error> {
     let before = payments.clock.now().plus_ms(-STUCK_MS);
     let stuck = stripe_events::stuck(&mut payments.db.read().await?, before, MAX_STUCK).await?;
     for (object_id, event_type, found) in stuck {
-        let expected = format!("{event_type} to be done");
+        let expected = format!("{event_type} to be processed");
         put(payments, Finding { object_id, organization_id: None, expected, found }).await?;
     }
     Ok(())
@@ -173,7 +173,7 @@ async fn put_unknown(payments: &Payments, payment: &Payment, object_id: &str) ->
     let finding = Finding {
         object_id: object_id.to_owned(),
         organization_id: Some(payment.organization_id),
-        expected: "a status that this version knows".to_owned(),
+        expected: "a known status".to_owned(),
         found: "another status".to_owned(),
     };
     put(payments, finding).await

@@ -93,7 +93,8 @@ async fn of_intent(payments: &Payments, intent_id: &str) -> Result<Option<Paymen
 /// No such payment exists: it may be missing after a restore from a backup, or belong to another
 /// installation.
 async fn known(payments: &Payments, payment_id: &str) -> Result<Payment, Error> {
-    let unknown = || Error::internal(format!("Stripe knows a payment {payment_id:.40} that isn't here"));
+    let unknown =
+        || Error::internal(format!("Stripe has a payment {payment_id:.40} that doesn't exist here"));
     let id = PaymentId::parse(payment_id).ok_or_else(unknown)?;
     store::get(&mut payments.db.read().await?, id).await?.ok_or_else(unknown)
 }

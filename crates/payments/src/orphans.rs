@@ -31,7 +31,7 @@ pub(crate) async fn note(tx: &mut Tx, payment: &Payment, now: Time) -> Result<()
     let finding = Finding {
         object_id: payment.id.text(),
         organization_id: Some(organization_id),
-        expected: "nothing left of a payment of an organization that is deleted".to_owned(),
+        expected: "no remainder of a payment to a deleted organization".to_owned(),
         found: format!("{left} {}", payment.currency),
     };
     findings::put(tx, &finding, now).await?;

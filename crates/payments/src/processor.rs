@@ -18,7 +18,7 @@ pub struct Processor {
 /// # Errors
 /// The key is too long, which is impossible.
 pub(crate) fn key(text: String) -> Result<IdempotencyKey, Error> {
-    IdempotencyKey::new(text).ok_or_else(|| Error::internal("an idempotency key that Stripe doesn't take"))
+    IdempotencyKey::new(text).ok_or_else(|| Error::internal("an idempotency key that Stripe rejects"))
 }
 
 impl Payments {

@@ -121,8 +121,7 @@ async fn settle_paid(
     }
     if payment.status == Status::Succeeded && payment.intent_id.as_ref() != Some(&intent.id) {
         let expected = format!("one payment ({})", payment.intent_id.as_deref().unwrap_or("unknown"));
-        let mismatch =
-            Mismatch { expected, found: format!("another one that was paid, too ({})", intent.id) };
+        let mismatch = Mismatch { expected, found: format!("a second paid payment intent ({})", intent.id) };
         return Err(report(payments, payment, mismatch).await?);
     }
     credit(payments, payment, intent, &paid).await

@@ -58,7 +58,7 @@ pub(crate) async fn ask(
 ) -> Result<Identity, NoResponse> {
     let read =
         async |path: &str| client.get_json(&format!("{}{path}", addresses.api), Some(access_token)).await;
-    let unknown = |error: serde_json::Error| NoResponse(format!("the person's data can't be read: {error}"));
+    let unknown = |error: serde_json::Error| NoResponse(format!("the user's data can't be read: {error}"));
     let user: User = serde_json::from_slice(&read("/user").await?).map_err(unknown)?;
     let emails: Vec<Email> = serde_json::from_slice(&read("/user/emails").await?).map_err(unknown)?;
     let primary = emails.into_iter().find(|email| email.primary && email.verified == Value::Bool(true));

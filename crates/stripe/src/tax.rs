@@ -1,4 +1,4 @@
-//! Tax calculations: the tax on a payment outside of Stripe's pages.
+//! Tax calculations, for payments that aren't made on Stripe's pages.
 
 use serde::Deserialize;
 

@@ -65,13 +65,14 @@ impl ContentCoding {
     pub const fn invalid_message(self) -> &'static str {
         match self {
             Self::Gzip => {
-                "The body is not one valid member of gzip: it is corrupt, cut off, or goes on after its end."
+                "The body is not a single valid gzip member: it is corrupt, truncated, or has trailing \
+                 data."
             }
             Self::Zstd => {
-                "The body is not one valid frame of zstd with a window of at most 8 MiB: it is corrupt, cut off, or \
-                 goes on after its end."
+                "The body is not a single valid zstd frame with a window of at most 8 MiB: it is corrupt, \
+                 truncated, or has trailing data."
             }
-            Self::Brotli => "The body is not valid brotli: it is corrupt, cut off, or goes on after its end.",
+            Self::Brotli => "The body is not valid brotli: it is corrupt, truncated, or has trailing data.",
         }
     }
 

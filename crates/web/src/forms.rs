@@ -28,7 +28,7 @@ impl<T> ObjectForm<T> {
         self.fields.take().unwrap_or_else(|| Err(Code::InvalidRequest.into()))
     }
 
-    /// Returns the fields as they were sent, valid or not, in their order.
+    /// Returns the fields in the order in which they were sent, valid or not.
     pub fn pairs(&self) -> &[(String, String)] {
         &self.sent
     }
@@ -87,7 +87,7 @@ fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, Str
     Ok((query, sent))
 }
 
-/// Reads the body of a form as pairs of names and values, in their order.
+/// Reads the body of a form as pairs of names and values, in order.
 ///
 /// # Errors
 /// An error if the body isn't a form, isn't UTF-8, or is too long.

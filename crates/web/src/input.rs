@@ -34,8 +34,8 @@ pub const MAX_PARAMETERS: usize = 256;
 
 /// An argument of a handler, read from the request.
 pub trait Input<S: State>: Sized + Send + 'static {
-    /// `true` if it reads the body. The session or key is then checked again, because a body may take long to
-    /// arrive.
+    /// `true` if it reads the body. The session or key is then checked again, because a body may take a long
+    /// time to arrive.
     const READS_BODY: bool = true;
 
     /// Reads the input. The gate has already admitted the caller.
@@ -122,7 +122,7 @@ pub struct RawJson<T> {
 }
 
 impl<T> std::fmt::Debug for RawJson<T> {
-    /// Hides the bytes, because they contain users' texts.
+    /// Hides the bytes, because they contain users' data.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RawJson").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }

@@ -34,8 +34,8 @@ pub trait State: Clone + Send + Sync + 'static {
     /// Returns the state shared by both listeners.
     fn frame(&self) -> &Arc<Frame>;
 
-    /// Checks that the call's credential is still valid. A body may take long to arrive, and a request whose
-    /// credential was revoked in the meantime must not continue.
+    /// Checks that the call's credential is still valid. A body may take a long time to arrive, and a request
+    /// whose credential was revoked in the meantime must not continue.
     ///
     /// # Errors
     /// 401.

@@ -252,7 +252,8 @@ fn log(receiver: &Receiver, claimed: &Claimed, attempted: &Attempted) {
     }
 }
 
-/// Stores the result of an attempt. Returns the time since which all of the webhook's attempts have failed.
+/// Stores the result of an attempt. Returns the time of the webhook's first failed attempt since its last
+/// success.
 async fn store_result(
     webhooks: &Webhooks,
     receiver: &Receiver,

@@ -357,8 +357,8 @@ async fn refusal_names_the_limit(world: World) {
     let error: Value = refused.json()["error"].clone();
     assert_eq!(
         error["message"],
-        "Your account has caused 1 e-mails within an hour, which is the maximum; retry \
-         after the delay in the `retry-after` header."
+        "Your account has reached the maximum of 1 e-mails per hour; retry after the delay in the \
+         `retry-after` header."
     );
     assert_eq!(error["type"], "rate_limit_error");
 }

@@ -132,7 +132,7 @@ fn odd_counts_are_warnings() {
         ),
         (
             json!({"prompt_tokens": 0, "completion_tokens": 0}),
-            "hasn't counted the tokens of a complete answer",
+            "didn't report the tokens of a complete answer",
             json!({}),
         ),
     ] {

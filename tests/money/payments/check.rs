@@ -98,15 +98,18 @@ async fn what_the_account_and_the_key_may_not_do_is_named() {
     look.stripe.forbid(&["/v1/disputes", "/v1/events", "/v1/account", "/v1/webhook_endpoints"]);
     assert_eq!(
         look.missing(),
-        ["The secret key may not read Disputes.", "The secret key may not read Events."]
+        [
+            "The secret key lacks the permission to read Disputes.",
+            "The secret key lacks the permission to read Events."
+        ]
     );
     let text = look.run().stdout;
-    assert!(text.contains("Note: The secret key may not read Webhook Endpoints."), "{text}");
+    assert!(text.contains("Note: The secret key lacks the permission to read Webhook Endpoints."), "{text}");
     look.stripe.forbid(&[]);
     let id = look.stripe.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
     look.stripe.edit(&id, |endpoint| endpoint["api_version"] = json!("2024-06-20"));
     assert_eq!(look.missing(), [] as [String; 0]);
-    assert!(look.run().stdout.contains("are written by version 2024-06-20 of the API"));
+    assert!(look.run().stdout.contains("receives events in version 2024-06-20 of Stripe's API"));
     // The command changed nothing at Stripe.
     assert!(look.stripe.exchanges().iter().all(|exchange| exchange.request.method == "GET"));
 }

@@ -143,8 +143,7 @@ fn payment_of_a_deleted_organization_is_told_until_it_is_refunded(database: Data
             (shop.balance().await, shop.row(&begun["id"]).await.status.as_str()),
             ("25".to_owned(), "succeeded")
         );
-        let found =
-            "payment_at_processor nothing left of a payment of an organization that is deleted 25 USD";
+        let found = "payment_at_processor no remainder of a payment to a deleted organization 25 USD";
         assert_eq!(drifts(shop).await, [found]);
         // The daily comparison finds it again.
         for _ in 0..2 {

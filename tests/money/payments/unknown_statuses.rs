@@ -30,7 +30,7 @@ async fn findings(shop: &Shop<'_>) -> Vec<String> {
 
 /// Returns the finding about an object with an unknown status.
 fn unknown(object_id: &str) -> String {
-    format!("payment_at_processor {object_id}: a status that this version knows, another status")
+    format!("payment_at_processor {object_id}: a known status, another status")
 }
 
 fn set_status(shop: &Shop<'_>, object_id: &str, status: &str) {

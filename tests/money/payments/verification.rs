@@ -126,7 +126,7 @@ fn finding_about_a_stuck_event_ends_with_it(database: Database) {
         shop.work().await;
         let found = drifts(shop).await;
         assert!(
-            !found.is_empty() && found.iter().all(|drift| drift.ends_with("to be done refused")),
+            !found.is_empty() && found.iter().all(|drift| drift.ends_with("to be processed refused")),
             "{found:?}"
         );
         shop.pass_ms(2 * HOUR_MS);

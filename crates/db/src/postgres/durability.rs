@@ -19,8 +19,8 @@ pub(super) async fn ensure(client: &ClientWrapper, pool_mode: PoolMode) -> Resul
     let raised = answer.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_)));
     if raised && !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
-            "the database or the role has a `synchronous_commit` below `on`, with which a crash loses \
-             commits: it is `on` in this server's transactions; set it there too"
+            "`synchronous_commit` is below `on` for this database or role, so a crash could lose commits. \
+             This server's own transactions use `on`; set it to `on` for the database or role as well"
         );
     }
     Ok(())

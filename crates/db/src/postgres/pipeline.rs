@@ -102,7 +102,7 @@ impl Pipeline<'_> {
         Ok(answer.unwrap_or_default())
     }
 
-    /// Returns the messages in order. Statements that aren't in `prepared` are sent as texts.
+    /// Returns the messages in order. Statements that aren't in `prepared` are sent as SQL.
     fn messages<'a>(&'a self, prepared: &'a [Prepared]) -> Vec<Message<'a>> {
         let mut messages = Vec::with_capacity(self.statements.len() + 2);
         messages.extend(self.begin.map(|(text, timeout)| Message::Plain(text, timeout)));

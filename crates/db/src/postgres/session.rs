@@ -9,7 +9,8 @@ pub(super) enum PoolMode {
     /// Each connection keeps its own session.
     #[default]
     Session,
-    /// A pooler assigns a session to each transaction, and to other clients in between.
+    /// A pooler assigns a session to each transaction, and other clients may use that session between
+    /// transactions.
     Transaction,
 }
 
@@ -28,9 +29,10 @@ macro_rules! raise {
 pub(super) use raise;
 
 /// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in
-/// milliseconds, so that a replica that hangs, or whose network hangs, doesn't keep its locks. Several
-/// hanging replicas may wait for each other's locks. Waiting for a lock times out before the first replica's
-/// locks are freed. Otherwise, the next replica would get the locks and keep them just as long.
+/// milliseconds, so that a replica that hangs, or whose network hangs, doesn't keep its locks. The timeout
+/// for locks is shorter than the idle timeout. If several replicas hang, those that wait for the first one's
+/// locks therefore give up before these are freed. Otherwise, each would get the locks in turn and hold them
+/// just as long.
 macro_rules! limits {
     ($set:literal) => {
         concat!(
@@ -44,16 +46,16 @@ macro_rules! limits {
     };
 }
 
-/// Sets the maximum idle time of a snapshot, which has no locks: its rows are sent to a client, which may be
-/// slow.
+/// Sets the maximum idle time of a snapshot. It is longer, because the rows are sent to a client that may be
+/// slow, and a snapshot holds no locks.
 macro_rules! snapshot_limit {
     () => {
         "SET LOCAL idle_in_transaction_session_timeout = 30000;"
     };
 }
 
-/// Makes the server notice within about ten seconds that this machine is gone, so that it doesn't keep locks
-/// and connections for it. Unix sockets ignore it.
+/// Makes the server notice within about ten seconds that this machine is gone, and release its locks and
+/// connections. Unix sockets ignore these settings.
 macro_rules! keepalive {
     () => {
         " SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
@@ -76,10 +78,10 @@ pub(super) const LIMITS: &str =
     concat!(limits!("SET"), keepalive!(), " SET default_transaction_isolation = 'read committed';");
 
 /// Settings of sessions for statements that find rows by keys. Plans are made once and cached, because
-/// planning the query of the decision takes ten times as long as running it.
+/// planning the query that decides on a model call takes ten times as long as running it.
 pub(super) const BY_KEY: &str = concat!("SET plan_cache_mode = force_generic_plan; ", by_key!("SET"));
 
-/// The setting of a session after which the server refuses writes.
+/// The setting that makes the server refuse writes in a session.
 pub(super) const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 
 /// Begins the transaction of a migration. Its statements see the commits made before it got the lock.

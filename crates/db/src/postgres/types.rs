@@ -13,8 +13,8 @@ use crate::statement::{Answer, Statement, Want};
 use crate::value::Columns;
 use crate::{Row, Value};
 
-/// Maximum number of prepared statements. A connection drops all of them at this number, which a dynamic text
-/// could reach, such as an insert of many rows.
+/// Maximum number of prepared statements. A connection that reaches this number drops all of them. Only
+/// statements with dynamic text could reach it, such as inserts of many rows.
 const MAX_PREPARED: usize = 256;
 
 type BoxError = Box<dyn StdError + Sync + Send>;
@@ -59,8 +59,8 @@ pub(super) async fn run_prepared(
     answer.inspect_err(|error| forget_stale(client, &statement.text, error))
 }
 
-/// Runs a statement without preparing it, in one message. Its parameters are sent as texts, for which the
-/// server infers types as for a prepared statement.
+/// Runs a statement without preparing it, in one message. Its parameters are sent in text format, and the
+/// server infers their types as for a prepared statement.
 pub(super) async fn run_unprepared(
     client: &ClientWrapper,
     statement: &Statement,

@@ -47,7 +47,7 @@ pub enum PlainError {
 }
 
 impl PlainAnswer {
-    /// Reads the body of an answer. `secrets` are the texts that no message may contain (see
+    /// Reads the body of an answer. `secrets` are the strings that no message may contain (see
     /// [`errors::message`](crate::errors::message)).
     pub fn read<S: AsRef<str>>(
         body: &Bytes,

@@ -83,7 +83,7 @@ pub struct StreamCleaner {
     /// The model's name at the upstream, and its name for the client.
     model_there: String,
     model: String,
-    /// The texts that reveal the upstream's address.
+    /// The strings that reveal the upstream's address.
     secrets: Vec<String>,
     pub(super) counter: StreamCounter,
     /// The usage of a message so far.
@@ -94,8 +94,8 @@ pub struct StreamCleaner {
 }
 
 impl StreamCleaner {
-    /// Returns a cleaner for this upstream's answer to this request. `secrets` are the texts that no message
-    /// may contain (see [`errors::message`](crate::errors::message)).
+    /// Returns a cleaner for this upstream's answer to this request. `secrets` are the strings that no
+    /// message may contain (see [`errors::message`](crate::errors::message)).
     pub fn new(request: &ModelRequest, upstream: &Target<'_>, secrets: Vec<String>) -> Self {
         let estimated_prompt_tokens = request.estimated_prompt_tokens();
         Self {

@@ -33,8 +33,8 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    /// Waits for the beginning of the answer. If it takes long, the client's answer begins with comments, so
-    /// that proxies don't consider the connection dead.
+    /// Waits for the beginning of the answer. If it takes a long time, the client's answer begins with
+    /// comments, so that proxies don't consider the connection dead.
     ///
     /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the request, or
     /// the upstream doesn't report usage after a disconnect.

@@ -1,4 +1,4 @@
-//! Repair of texts that lenient JSON parsers accept and strict parsers refuse. No byte changes its position.
+//! Repair of JSON that lenient parsers accept and strict parsers refuse. No byte changes its position.
 //!
 //! | deviation | written by | replaced with |
 //! |---|---|---|

@@ -118,9 +118,9 @@ impl Attempt<'_> {
 }
 
 /// Returns the number of tokens left in a context, determined from a message that contains the number of
-/// tokens of the prompt. This is a number that exceeds the context only together with the limit. If the
-/// server's context is smaller than the catalog's, it is such a number, too. Of two such numbers, the larger
-/// is the context, unless the message also contains the catalog's context.
+/// tokens of the prompt. A number is a candidate if it fits in the context, but not together with the limit.
+/// If the server's context is smaller than the catalog's, that context is also a candidate. Of two
+/// candidates, the larger is the context, unless the message also contains the catalog's context.
 fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
     let numbers =
         message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());

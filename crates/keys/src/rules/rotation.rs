@@ -17,7 +17,8 @@ pub fn check_grace(grace_seconds: i64, configured_hours: u32) -> Result<(), Prob
         return Ok(());
     }
     let message = format!(
-        "`grace_seconds` must be between 0 and {max_seconds}, this server's grace period; without it, that one applies."
+        "`grace_seconds` must be between 0 and {max_seconds}, which is this server's grace period and the \
+         default."
     );
     Err(Problem::new("out_of_range", message))
 }

@@ -28,7 +28,8 @@ pub use secrets::{
     replace_secret, set_sealed,
 };
 
-/// The values of a key that people set, except for its restrictions: in requests, in its row and in replies.
+/// The values of a key that users set, except for its restrictions. Requests, rows and replies share this
+/// type.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Attributes {
     /// The name, of 1 to 100 characters.

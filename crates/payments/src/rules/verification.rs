@@ -20,8 +20,8 @@ pub struct Mismatch {
     pub found: String,
 }
 
-/// Checks a payment intent against its payment: status, amount, currency, mode of the key, payment, and
-/// customer. `tax_minor` is the tax paid on top of the payment's amount.
+/// Checks that a payment intent matches its payment: status, payment id, live or test mode, currency, amount,
+/// and customer. `tax_minor` is the tax paid on top of the payment's amount.
 ///
 /// # Errors
 /// The first difference.

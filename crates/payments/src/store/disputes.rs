@@ -16,7 +16,7 @@ pub struct Dispute {
     /// The tax part of the amount. The wallet has lost the rest.
     pub tax_minor: i64,
     pub withdrawn_at: Time,
-    /// Time since which the bank holds nothing.
+    /// The time at which the bank reinstated the funds.
     pub reinstated_at: Option<Time>,
     /// Number of bookings. The latest number is part of the keys of its movements.
     pub bookings: i64,

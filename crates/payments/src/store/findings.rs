@@ -36,7 +36,7 @@ pub async fn remove(tx: &mut Tx, object_id: &str) -> Result<(), db::Error> {
     sql("DELETE FROM payment_findings WHERE object_id = $1").bind(object_id).defer(tx).await
 }
 
-/// Removes differences recorded before a time, which a later comparison hasn't found again.
+/// Removes the differences that were last found before `time`, because later comparisons no longer find them.
 pub async fn remove_before(tx: &mut Tx, time: Time) -> Result<(), db::Error> {
     sql("DELETE FROM payment_findings WHERE found_at < $1").bind(time).defer(tx).await
 }

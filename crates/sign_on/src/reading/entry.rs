@@ -111,8 +111,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         let before = self.report.borrow().problems.len();
         let id =
             self.required("id", "1 to 32 lower-case letters, digits and `-`, such as \"google\"", parse_id);
-        let name =
-            self.required("name", "a text of 1 to 40 characters for the button", |value| line(value, 40));
+        let name = self.required("name", "a button label of 1 to 40 characters", |value| line(value, 40));
         let kind = self.or("kind", Kind::OpenId, "\"oidc\" or \"github\"", |value| match value.as_str()? {
             "oidc" => Some(Kind::OpenId),
             "github" => Some(Kind::GitHub),
@@ -196,8 +195,8 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             (Some(issuer), _) => {
                 let path = issuer.split_once("microsoftonline.com").map_or("", |(_, path)| path);
                 if ANYBODYS.iter().any(|part| path.to_ascii_lowercase().starts_with(part)) {
-                    let why = "`issuer`: this issuer admits people of every organization: use your tenant's, \
-                               `https://login.microsoftonline.com/TENANT-ID/v2.0`";
+                    let why = "`issuer`: this issuer accepts users of every organization. Use your tenant's \
+                               issuer, `https://login.microsoftonline.com/TENANT-ID/v2.0`";
                     self.refuse(self.keys.get("issuer").map_or(self.at, start), why);
                     return None;
                 }
@@ -217,8 +216,8 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         environment: fn(&str) -> Result<String, VarError>,
     ) -> Option<Secret> {
         if let Some(value) = self.get("client_secret") {
-            let why = "`client_secret`: a secret doesn't belong in this file: put it into a file of its own, and \
-                       name that file as `client_secret_file`";
+            let why = "`client_secret`: don't write the secret in this file: put it into a separate file, \
+                       and set `client_secret_file` to its path";
             self.refuse(start(value), why);
             return None;
         }

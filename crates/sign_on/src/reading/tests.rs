@@ -61,13 +61,13 @@ fn all_mistakes_are_reported_at_once() {
     let expected = [
         "p.toml:1: unknown key `providres` (did you mean `providers`?): write `[[providers]]` and its keys below",
         "p.toml:2: provider `Confirm!`: the key `client_id` is missing: write the client's id, as the provider gave it",
-        "p.toml:2: provider `Confirm!`: the key `name` is missing: write a text of 1 to 40 characters for the button",
+        "p.toml:2: provider `Confirm!`: the key `name` is missing: write a button label of 1 to 40 characters",
         "p.toml:3: provider `Confirm!`: `id`: expected 1 to 32 lower-case letters, digits and `-`, such as \"google\", found \
          \"Confirm!\"",
         "p.toml:4: provider `Confirm!`: `issuer`: expected a URL that starts with `https://` (`http://` on this machine only), \
          without login, query or fragment, found \"http://id.example.com\"",
-        "p.toml:5: provider `Confirm!`: `client_secret`: a secret doesn't belong in this file: put it \
-         into a file of its own, and name that file as `client_secret_file`",
+        "p.toml:5: provider `Confirm!`: `client_secret`: don't write the secret in this file: put it into a \
+         separate file, and set `client_secret_file` to its path",
         "p.toml:6: provider `Confirm!`: `session_hours`: expected a whole number from 1 to 720, found 0",
         "p.toml:7: provider `Confirm!`: unknown key `scope` (did you mean `scopes`?)",
         "p.toml:13: provider `b`: `client_secret_env`: the environment variable NONE isn't set",

@@ -128,7 +128,7 @@ pub async fn insert(tx: &mut OwnedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -
     .await
 }
 
-/// Updates the fields an owner can change, and the time since which it has been failing.
+/// Updates the fields that an owner can change, and the start of the current failures.
 pub async fn update(tx: &mut OwnedTx<'_>, webhook: &Webhook) -> Result<(), db::Error> {
     sql("UPDATE webhooks SET url = $2, description = $3, event_types = $4, is_enabled = $5, disabled_reason = $6,
                 failing_since = $7, updated_at = $8 WHERE id = $1")
@@ -259,8 +259,8 @@ pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), db::Error> {
         .await
 }
 
-/// Records a failed attempt. Returns the time since which all attempts have failed, or `None` if the webhook
-/// is gone.
+/// Records a failed attempt. Returns the time of the first failed attempt since the last success, or `None`
+/// if the webhook no longer exists.
 pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Time) -> Result<Option<Time>, db::Error> {
     let since: Option<(Time,)> = sql(
         "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2) WHERE id = $1 RETURNING failing_since",
