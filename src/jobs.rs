@@ -29,7 +29,8 @@ const MAX_LAST_USES: usize = 100_000;
 
 /// Interval at which expired reservations are ended.
 const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
-/// Delay after a failure to end them. When the database comes back, active gateways extend theirs first.
+/// Delay after a failed attempt to end reservations, so that active gateways can first extend theirs when the
+/// database comes back.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval between checks for due payments.

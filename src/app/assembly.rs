@@ -383,8 +383,8 @@ fn load_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     )?;
     match previous {
         Some(previous) if previous == key => {
-            Err("`master_key_previous_file` holds the same key as `master_key_file`: leave it out, or put the new key \
-                 into `master_key_file`"
+            Err("`master_key_previous_file` contains the same key as `master_key_file`: remove the setting, \
+                 or put the new key into `master_key_file`"
                 .to_owned())
         }
         Some(previous) => Ok(Sealer::new(key).with_previous(previous)),

@@ -15,8 +15,8 @@ pub struct Arguments {
     /// Check only this organization's books; it may be deleted
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: Option<OrganizationId>,
-    /// Compare the books with the usage events in this file instead, which their reporter saved after they
-    /// were accepted: one JSON object per line
+    /// Compare the books with the usage events in this file instead: the accepted events as saved by the
+    /// server that reported them, one JSON object per line
     #[arg(long, value_name = "FILE", conflicts_with = "organization")]
     receipts: Option<PathBuf>,
     /// Print the report as JSON

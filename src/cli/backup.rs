@@ -79,8 +79,8 @@ fn description(
     };
     format!(
         "{} was copied to {}: schema {}, {} bytes; the copy was verified.\n\
-         The master key is not in the backup. {key}: keep a copy of it apart from this file. Without it the signing keys and \
-         API keys in the backup can't be decrypted.\n\
+         The master key is not in the backup. {key}. Keep a copy of the key in a different place than this \
+         file. Without the key, the signing keys and API keys in the backup can't be decrypted.\n\
          Keep {catalog} as well.",
         source.display(),
         file.display(),
@@ -106,9 +106,10 @@ fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
         ""
     };
     Failure::misused(format!(
-        "the database is PostgreSQL: its own program makes a consistent copy while servers run:\n  {command}\n{direct}\
-         The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the server. The master key is \
-         not in the copy: keep it apart from the copy. Without it the sealed secrets can't be decrypted."
+        "the database is PostgreSQL: use `pg_dump` for a consistent copy while servers are running:\n  {command}\n\
+         {direct}The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the \
+         server. The master key is not in the copy: store it separately. Without the key, the sealed secrets \
+         can't be decrypted."
     ))
 }
 

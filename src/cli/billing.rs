@@ -17,7 +17,8 @@ pub enum Command {
         /// Close as of this date or timestamp; defaults to now
         #[arg(long, value_name = "TIME", value_parser = super::time)]
         as_of: Option<Time>,
-        /// Don't wait until the service has been up for two hours: all usage has been reported
+        /// Skip the wait until the service has been up for two hours; use this only if all usage has been
+        /// reported
         #[arg(long)]
         skip_wait: bool,
         /// Print one JSON object per month and organization, and one per failure

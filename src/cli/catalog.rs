@@ -29,8 +29,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `catalog_file`, activate it, and make all running servers reload theirs within a
-    /// second
+    /// Check the configured `catalog_file`, activate it, and make all running servers reload their own
+    /// catalog files within a second
     Reload {
         /// Print the outcome as JSON
         #[arg(long)]

@@ -46,8 +46,8 @@ pub enum Command {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// The amount paid, if it differs from the requested one; at least the amount due, the rest becomes
-        /// credit
+        /// The amount paid, if it differs from the requested amount. It must be at least the amount due; a
+        /// surplus becomes credit
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON

@@ -22,8 +22,8 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     let Command::Rotate { json: as_json } = command;
     if config.master_key_previous.is_none() && config.master_key_previous_file.is_none() {
         return Err(format!(
-            "no older key is configured: put the new key into `master_key_file` and name the one that is in use today by \
-             `master_key_previous_file` ({})",
+            "no previous key is configured: put the new key into `master_key_file`, and set \
+             `master_key_previous_file` to the file of the current key ({})",
             variable("master_key_previous_file")
         ));
     }
@@ -37,8 +37,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
         .to_string()
     } else {
         format!(
-            "Resealed {signing_keys} signing keys, the secrets of {api_keys} API keys, the seeds of {seeds} authenticator \
-             apps, the secrets of {webhooks} webhooks and {answers} kept answers; {unchanged} were sealed under the new master key unchanged."
+            "Resealed {signing_keys} signing keys, the secrets of {api_keys} API keys, the seeds of {seeds} \
+             authenticator apps, the secrets of {webhooks} webhooks and {answers} stored responses; \
+             {unchanged} were already sealed with the new master key."
         )
     });
     Ok(())

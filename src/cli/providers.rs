@@ -21,8 +21,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `sign_in.providers_file`, and make all running servers reload theirs within a
-    /// second
+    /// Check the configured `sign_in.providers_file`, and make all running servers reload their own providers
+    /// files within a second
     Reload {
         /// Print the outcome as JSON
         #[arg(long)]

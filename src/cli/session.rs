@@ -38,7 +38,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     } else if sessions == 0 {
         "No session was open.".to_owned()
     } else {
-        format!("Ended {sessions} sessions; running servers refuse their tokens within a second.")
+        format!(
+            "Ended {sessions} sessions. Their tokens are rejected by all running servers within a second."
+        )
     });
     Ok(())
 }

@@ -7,9 +7,11 @@ use crate::config::Config;
 
 pub fn run(config: Config, as_json: bool) -> Result<(), String> {
     if !config.console.enabled {
-        return Err("the first account is made in the console, which is off (`console.enabled`): \
-                    `tollkeeper user create --operator --email ADDRESS` makes an operator"
-            .to_owned());
+        return Err(
+            "the first account is created in the console, but the console is off (`console.enabled`). To \
+             create an operator, run `tollkeeper user create --operator --email ADDRESS`"
+                .to_owned(),
+        );
     }
     let link = super::runtime()?.block_on(async {
         let app = super::app(config).await?;

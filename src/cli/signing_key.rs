@@ -10,8 +10,8 @@ use accounts::signing_keys::{self, Revoked};
 pub enum Command {
     /// Sign new tokens with a new key; tokens signed with the old key remain valid until they expire
     Rotate {
-        /// Reject the tokens of all older keys immediately, on all running servers, after a key was stolen.
-        /// All users are logged out
+        /// Also reject all tokens signed with older keys, on all running servers within a second; use this if
+        /// a key was stolen. All users are logged out
         #[arg(long)]
         revoke: bool,
         /// Print the outcome as JSON
@@ -39,7 +39,7 @@ fn rotated_text(kid: &str, as_json: bool) -> String {
     if as_json {
         return json!({ "kid": kid }).to_string();
     }
-    format!("New tokens are now signed with key {kid}, by running servers within 5 seconds.")
+    format!("New tokens are signed with key {kid}. Running servers switch to it within 5 seconds.")
 }
 
 fn revoked_text(revoked: &Revoked, as_json: bool) -> String {
@@ -48,7 +48,7 @@ fn revoked_text(revoked: &Revoked, as_json: bool) -> String {
         return json!({ "kid": kid, "revoked": keys, "sessions": sessions }).to_string();
     }
     format!(
-        "New tokens are now signed with key {kid}. Revoked {keys} older keys and ended {sessions} sessions; running \
-         servers refuse their tokens within a second, and all users have to log in again."
+        "New tokens are signed with key {kid}. Revoked {keys} older keys and ended {sessions} sessions. \
+         Running servers reject older tokens within a second, and all users have to log in again."
     )
 }

@@ -118,13 +118,13 @@ impl Finding {
                     let should_run = probe.is_stream && dialect.counts_while_running(probe.operation);
                     match probe.counting {
                         Counting::Estimated => self.warnings.push(format!(
-                            "`{}`: /v1{path}{} says no usage, so its tokens are estimated",
+                            "`{}`: /v1{path}{} reports no usage, so tokens are estimated",
                             model.id,
                             form(probe)
                         )),
                         Counting::AtTheEnd if should_run => self.warnings.push(format!(
-                            "`{}`: /v1{path}{} says its usage only at the end, unlike servers of this kind: is \
-                             `kind` right?",
+                            "`{}`: /v1{path}{} reports usage only at the end, unlike other servers of this \
+                             kind: check `kind`",
                             model.id,
                             form(probe)
                         )),
@@ -159,9 +159,11 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
         for route in model.routes.iter().filter(|route| route.upstream.id == finding.upstream.id) {
             let name = &route.model;
             let Some(served) = found.iter().find(|served| served.id == *name) else {
-                let message = format!("`{}` is routed to its `{name}`, which it doesn't list", model.id);
+                let message =
+                    format!("`{}` is routed to `{name}`, which the upstream doesn't list", model.id);
                 if dialect.ignores_model_names {
-                    let ignored = format!("{message}; it answers with the model that it has");
+                    let ignored =
+                        format!("{message}; the server ignores the name and answers with its own model");
                     finding.warnings.push(ignored);
                 } else {
                     finding.problems.push(message);
@@ -171,11 +173,13 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
             let Some(theirs) = served.context_length else { continue };
             match model.context_length {
                 Some(ours) if ours > theirs => finding.warnings.push(format!(
-                    "`{}` has a context_length of {ours}, and `{name}` one of {theirs} there",
+                    "`{}` has a `context_length` of {ours}, but the upstream's `{name}` has a context of \
+                     {theirs}",
                     model.id
                 )),
                 None => finding.warnings.push(format!(
-                    "`{}` has no context_length, so calls reserve more money than they can cost: set {theirs}",
+                    "`{}` has no `context_length`, so calls reserve more money than they can cost: set \
+                     {theirs}",
                     model.id
                 )),
                 Some(_) => {}
@@ -184,8 +188,8 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
                 model.context_length.map_or(model.max_tokens, |context| model.max_tokens.min(context));
             if limit > theirs && !dialect.shortens_answers {
                 finding.warnings.push(format!(
-                    "`{}` allows answers of {limit} tokens, and `{name}` has a context of {theirs} there: it may refuse \
-                     calls without a limit of their own",
+                    "`{}` allows answers of {limit} tokens, but the upstream's `{name}` has a context of \
+                     {theirs}: it may refuse calls that set no limit",
                     model.id
                 ));
             }

@@ -77,8 +77,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove the second factor and all passkeys of a user who lost it and their recovery codes; their
-    /// sessions end, and the password alone is enough to sign in
+    /// Remove the second factor and all passkeys of a user who has lost access to them; the user's sessions
+    /// end, and the password alone is enough to sign in
     ResetSecondFactor {
         #[command(flatten)]
         user: OneUser,

@@ -101,7 +101,8 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let on_postgres = matches!(config.database_url, Some(DatabaseUrl::Postgres(_)));
     let two = |key, other: &str| Err((key, format!("expected either this or `{other}`, not both")));
     if config.listen == config.service_listen && config.listen.port() != 0 {
-        let why = "expected another address than `listen`: the service listener must not be reachable there";
+        let why = "expected an address other than `listen`: the service listener must not be reachable \
+                   there";
         return Err(("service_listen", why.to_owned()));
     }
     if config.master_key.is_some() && config.master_key_file.is_some() {

@@ -365,8 +365,8 @@ fn file_errors_name_file_line_key_and_expected_value() {
         ),
         (
             "listen = \"127.0.0.1:9\"\nservice_listen = \"127.0.0.1:9\"",
-            "FILE:2: `service_listen`: expected another address than `listen`: the service listener must not be \
-             reachable there",
+            "FILE:2: `service_listen`: expected an address other than `listen`: the service listener must \
+             not be reachable there",
         ),
     ];
     for (text, expected) in cases {

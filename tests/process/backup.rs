@@ -191,7 +191,7 @@ fn backup_lists_what_it_leaves_out_and_overwrites_nothing() {
         "was verified",
         "schema ",
         "master key is not in the backup",
-        "apart from this file",
+        "in a different place than this file",
         key_file.to_str().unwrap(),
     ] {
         assert!(ended.stdout.contains(word), "no {word:?} in:\n{}", ended.stdout);

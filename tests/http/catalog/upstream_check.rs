@@ -61,22 +61,23 @@ fn upstreams_are_asked_for_their_models() {
     let ended = check("", wrong, &vllm, &[]);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.stdout.contains("  problem: `chat-1` is routed to its `small`, which it doesn't list"),
+        ended.stdout.contains("  problem: `chat-1` is routed to `small`, which the upstream doesn't list"),
         "{}",
         ended.stdout
     );
     assert!(ended.log.contains("upstreams with problems: 1 of 1"), "{}", ended.log);
     let ended = check("", good, &vllm, &[]);
     assert!(
-        ended.code == Some(0) && ended.stdout.contains("warning: `chat-1` has no context_length"),
+        ended.code == Some(0) && ended.stdout.contains("warning: `chat-1` has no `context_length`"),
         "{}",
         ended.stdout
     );
     let ended = check("context_length = 5000", good, &vllm, &[]);
     assert!(
-        ended
-            .stdout
-            .contains("warning: `chat-1` has a context_length of 5000, and `big/model` one of 4096 there"),
+        ended.stdout.contains(
+            "warning: `chat-1` has a `context_length` of 5000, but the upstream's `big/model` has a context \
+             of 4096"
+        ),
         "{}",
         ended.stdout
     );
@@ -131,10 +132,13 @@ fn contexts_are_found_wherever_servers_say_them() {
         let table = table("engine", kind, &upstream.url());
         std::fs::write(&file, MODEL.replace("CONTEXT", "context_length = 2000") + &routes + &table).unwrap();
         let ended = start.command(&["upstream", "check", file.to_str().unwrap()]);
-        let smaller =
-            format!("warning: `chat-1` has a context_length of 2000, and `{model}` one of {context} there");
+        let smaller = format!(
+            "warning: `chat-1` has a `context_length` of 2000, but the upstream's `{model}` has a context of \
+             {context}"
+        );
         assert!(ended.stdout.contains(&smaller), "{}", ended.stdout);
-        let limit = format!("allows answers of 1000 tokens, and `{model}` has a context of {context} there");
+        let limit =
+            format!("allows answers of 1000 tokens, but the upstream's `{model}` has a context of {context}");
         assert_eq!(ended.stdout.contains(&limit), kind == "vllm", "{}", ended.stdout);
     }
     // The same check within a catalog.
@@ -187,7 +191,7 @@ fn probes_say_how_a_server_counts() {
         "  chat-1 /v1/completions: refused with 404: Not Found\n",
         "  chat-1 /v1/responses: doesn't count: tokens are estimated\n",
         "  chat-1 /v1/responses streamed: counts at the end\n",
-        "  warning: `chat-1`: /v1/responses says no usage, so its tokens are estimated",
+        "  warning: `chat-1`: /v1/responses reports no usage, so tokens are estimated",
     ] {
         assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);
     }
