@@ -106,7 +106,7 @@ fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
         ""
     };
     Failure::misused(format!(
-        "the database is PostgreSQL: use `pg_dump` for a consistent copy while servers are running:\n  {command}\n\
+        "the database is PostgreSQL: use `pg_dump` to copy it consistently while servers run:\n  {command}\n\
          {direct}The password comes from PGPASSWORD or ~/.pgpass; the program must not be older than the \
          server. The master key is not in the copy: store it separately. Without the key, the sealed secrets \
          can't be decrypted."
