@@ -50,8 +50,8 @@ pub struct Hooks {
     /// the account is theirs: at each login, at a verification with the password, at the confirmation of a
     /// new address, and when a sign-on creates the account.
     pub accept_invitations: UserHook<()>,
-    /// Ends the API keys and the invitations that were created with an account, and returns the organizations
-    /// that it belongs to, one line for each. Called if the address is first verified together with a new
+    /// Ends the API keys and the invitations that were created with an account, and returns one line for each
+    /// organization that the account belongs to. Called if the address is first verified together with a new
     /// password: another person may have used the account before.
     pub reclaim: UserHook<Vec<String>>,
     /// Gives credit to the user's first organization. Called after [`Hooks::accept_invitations`] and

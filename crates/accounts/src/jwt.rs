@@ -21,7 +21,7 @@ use kernel::ids::{SessionId, UserId};
 use kernel::random::Random;
 use kernel::secrets::sha256;
 
-/// The maximum length of a token. Longer texts are refused before they are parsed.
+/// The maximum length of a token. Longer strings are refused before they are parsed.
 pub const MAX_TOKEN_BYTES: usize = 2_048;
 /// The number of characters of a key id: 96 bits of the public key's SHA-256 hash in base64url.
 const KID_CHARS: usize = 16;

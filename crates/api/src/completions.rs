@@ -1,4 +1,4 @@
-//! `/v1/completions`: texts that a model continues, answered as one object or as a stream of events
+//! `/v1/completions`: text that a model continues, answered as one object or as a stream of events
 //! (docs/contract/gateway.md#completions).
 
 use crate::Api;

@@ -1,4 +1,4 @@
-//! `/v1/embeddings`: vectors of texts (docs/contract/gateway.md#embeddings).
+//! `/v1/embeddings`: vectors for text (docs/contract/gateway.md#embeddings).
 
 use crate::Api;
 use crate::gate::ModelCallScope;

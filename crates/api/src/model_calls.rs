@@ -101,7 +101,7 @@ pub fn stream_options() -> Property {
     Property::optional("stream_options", schema, "Options of the stream.")
 }
 
-/// Returns a field that contains a text, several texts, or their tokens.
+/// Returns a field that contains a string, several strings, or their tokens.
 pub fn texts(name: &'static str, example: &str, description: &'static str) -> Property {
     let schema = json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {}}], "examples": [example]});
     Property::required(name, schema, description)

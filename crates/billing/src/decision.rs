@@ -45,7 +45,7 @@ pub struct CallRequest<'a> {
     pub estimated_prompt_tokens: Option<i64>,
     /// The number of answers that the call requests.
     pub choices: i64,
-    /// The number of texts of an embeddings call.
+    /// The number of inputs of an embeddings call.
     pub inputs: i64,
     /// Maximum number of searches that the upstream makes for an answer.
     pub searches: i64,

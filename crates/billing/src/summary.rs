@@ -14,7 +14,7 @@ use crate::store::wallets::{Wallet, WalletAccount};
 /// The balance of an organization, and its usage so far this month.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The calendar month, UTC.
+    /// The calendar month, in UTC.
     pub month: Month,
     /// The list price of the month's usage so far, minus its volume discounts.
     pub total: Pico,
@@ -26,12 +26,13 @@ pub struct Summary {
     pub plan: String,
     /// `true` if an amount is due on an invoice.
     pub is_past_due: bool,
-    /// The volume discounts of the month so far: the lines of its invoice, if it were closed now.
+    /// The volume discounts of the month so far: the discount lines of its invoice if the month were closed
+    /// now.
     pub discounts: Vec<Item>,
 }
 
-/// Returns the summary of an organization. On the first day of a month, while the previous one is still open
-/// for late usage, the summary covers the new month.
+/// Returns the summary of an organization. On the first day of a month, while the previous month is still
+/// open for late usage, the summary covers the new month.
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails, or a sum overflows.

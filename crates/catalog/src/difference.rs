@@ -14,7 +14,7 @@ pub struct Difference {
     pub retired: Vec<String>,
     /// Models that are no longer in the file. Their late usage is refused.
     pub removed: Vec<String>,
-    /// Models with changed limits, prices, texts or routes.
+    /// Models with changed limits, prices, descriptions or routes.
     pub changed: Vec<String>,
     /// Upstreams that are new, changed, or no longer in the file.
     pub upstreams: Vec<String>,

@@ -83,7 +83,7 @@ fn differences(sent: &[(String, String)], mine: &FormView, theirs: &FormView) ->
     fields.filter_map(difference).collect()
 }
 
-/// Returns the lines of a text without carriage returns, which browsers add, and without empty lines at the
+/// Returns the lines of a string without carriage returns, which browsers add, and without empty lines at the
 /// start and end. The value `false` becomes empty, because browsers don't send an unchecked box.
 fn shown(text: &str) -> String {
     let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned();

@@ -16,8 +16,8 @@ pub struct Statement {
 /// server.
 pub const SERVER_TIME: &str = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
 
-/// Creates a statement. Every connection keeps its prepared statements, so the number of different texts must
-/// be small: values are bound, never formatted into the text.
+/// Creates a statement. Every connection keeps its prepared statements, so the number of different statements
+/// must be small: values are bound, never formatted into the text.
 pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
     Statement { text: text.into(), values: Vec::new(), heavy: false }
 }

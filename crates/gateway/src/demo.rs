@@ -127,8 +127,8 @@ impl Reply {
     }
 }
 
-/// Counts the words of a text, a message, or an array of either. Each token in an array of numbers counts as
-/// a word.
+/// Counts the words of a string, a message, or an array of either. Each token in an array of numbers counts
+/// as a word.
 fn words_in(value: &Value) -> usize {
     match value {
         Value::String(text) => text.split_whitespace().count(),

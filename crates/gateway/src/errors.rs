@@ -151,7 +151,7 @@ fn without_places(text: &str) -> String {
 
 /// Replaces every occurrence of a secret, ignoring case, because hosts are case-insensitive.
 fn replaced(text: &str, secret: &str) -> String {
-    // Only ASCII is lowercased, so that positions in both texts are the same.
+    // Only ASCII is lowercased, so that positions in both strings are the same.
     let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;

@@ -28,8 +28,8 @@ use kernel::urls::HttpUrl;
 
 /// The maximum number of bytes of all media of a call.
 pub const MAX_BYTES: usize = 20 << 20;
-/// Maximum number of bytes of a plain text. A call reserves only as many tokens for a text as for a file,
-/// although a text has a token for every few bytes.
+/// Maximum number of bytes of a plain-text file. A call reserves only as many tokens for it as for other
+/// files, although text has a token for every few bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The timeout for loading all media of a call.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -36,7 +36,7 @@ pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field
 
 /// Tokens that a chat template adds to a call, such as a default system prompt and instructions for tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
-/// Tokens that a template adds to a message or a text: delimiters and the role.
+/// Tokens that a template adds to a message or an input: delimiters and the role.
 pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
 /// Minimum number of tokens that a template adds to a message, from OpenAI's documentation.
 const LEAST_ITEM_TOKENS: i64 = 3;
@@ -213,8 +213,8 @@ impl ModelRequest {
         self.survey.media.iter().filter(|media| media.scheme == Scheme::Web)
     }
 
-    /// Returns the body with its web URLs replaced by the texts that `text_of` returns. If it returns `None`,
-    /// the URL stays.
+    /// Returns the body with each web URL replaced by the result of `text_of`. If that is `None`, the URL
+    /// stays.
     pub(crate) fn body_with(&self, text_of: impl Fn(&Media) -> Option<String>) -> Bytes {
         let text = self.object.text();
         let mut places: Vec<_> = self.web_media().collect();

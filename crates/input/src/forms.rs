@@ -64,7 +64,7 @@ fn object(schema: &Value, prefix: &str, form: &Pairs) -> Members<'static> {
     properties.into_iter().flatten().filter_map(member).collect()
 }
 
-/// The type of value to which a text is converted.
+/// The type of value to which a string is converted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Object,

@@ -54,8 +54,8 @@ const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 /// spreadsheet that uses another separator instead of commas, the quotes are in the middle of a cell.
 const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 
-/// Adds an apostrophe before anything that spreadsheets would read as a formula, at the beginning of a text
-/// and after separators. Without it, the author of the text could attack the reader of the file.
+/// Adds an apostrophe before anything that spreadsheets would read as a formula, at the beginning of the text
+/// and after separators. Without the apostrophe, the author of the text could attack the reader of the file.
 fn escape_formula(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 1);
     if text.starts_with(['\t', '\r', '\n']) {

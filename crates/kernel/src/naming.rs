@@ -75,7 +75,7 @@ pub fn description(text: &str) -> Result<String, Problem> {
 /// `too_short`, `too_long`, `invalid_characters`, or an error of [`usernames::check`].
 pub fn username(text: &str) -> Result<Name, Problem> {
     let name = Name::of(text);
-    // NFKC can change the length of a text (ﬁ becomes fi, and ﷺ becomes four words). Both the displayed and
+    // NFKC can change the length of a string (ﬁ becomes fi, and ﷺ becomes four words). Both the displayed and
     // the folded form must fit.
     for form in [&name.display, &name.folded] {
         let starts_well = form.chars().next().is_none_or(|c| !is_combining_mark(c));

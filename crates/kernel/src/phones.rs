@@ -5,7 +5,7 @@ use crate::texts::Problem;
 /// The number of digits, including the country code. E.164 defines only a maximum; 7 is the minimum that any
 /// country assigns.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-/// Maximum length of a text that is parsed: 15 digits in any grouping.
+/// Maximum length of a string that is parsed: 15 digits in any grouping.
 const LONGEST_TEXT: usize = 40;
 
 /// Parses a number with `+` and a country code in any common notation. Spaces, dashes, dots, slashes and

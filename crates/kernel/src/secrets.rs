@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
 }
 
 impl PartialEq for Secret {
-    /// Compares in constant time for texts of the same length. The length isn't secret.
+    /// Compares in constant time for strings of the same length. The length isn't secret.
     fn eq(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }

@@ -79,7 +79,7 @@ fn is_of_one_writing_system(text: &str) -> bool {
     !all.is_empty() || without_latin.written_with_han()
 }
 
-/// The scripts and the multi-script writing systems that a text may belong to (the augmented script set of
+/// The scripts and the multi-script writing systems that a string may belong to (the augmented script set of
 /// UTS 39, section 5.1).
 struct Scripts {
     one: ScriptExtension,

@@ -110,7 +110,8 @@ pub struct KeyList {
     pub now: Time,
 }
 
-/// Returns one page of the project's keys whose folded name contains a text and that have a status.
+/// Returns one page of the project's keys whose folded name contains the search text and that have the
+/// requested status.
 ///
 /// # Errors
 /// The database fails.

@@ -1,7 +1,7 @@
 //! Counters and measurements of this process, for `/metrics`.
 //!
 //! A request costs a few additions and one read of the clock. No function takes a lock, allocates or looks up
-//! a text while a request waits. Each label has a fixed set of values, so that the number of series is
+//! a label while a request waits. Each label has a fixed set of values, so that the number of series is
 //! bounded.
 
 mod codes;

@@ -453,7 +453,7 @@ pub async fn remove_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, d
 pub const REMOVE_BEFORE: &str = "DELETE FROM audit_log WHERE id IN
      (SELECT id FROM audit_log WHERE happened_at < $1 ORDER BY happened_at LIMIT $2)";
 
-/// The filter of a list of entries; an empty text matches all.
+/// The filter of a list of entries; an empty string matches all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub actor: String,

@@ -80,7 +80,7 @@ pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
         .collect()
 }
 
-/// Returns `true` if two texts are the same password after NFC normalization.
+/// Returns `true` if two strings are the same password after NFC normalization.
 pub fn is_same(one: &str, other: &str) -> bool {
     one.nfc().eq(other.nfc())
 }

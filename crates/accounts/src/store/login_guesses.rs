@@ -22,7 +22,7 @@ db::row!(GuessRow { network, attempts: Attempts::from_row });
 /// rows are created with a count of 0. The rows stay locked until the transaction ends, so that parallel
 /// attempts are counted one after the other.
 ///
-/// The row of the unknown networks, whose network is the empty text, is always locked first, to prevent
+/// The row of the unknown networks, whose network is the empty string, is always locked first, to prevent
 /// deadlocks.
 pub async fn lock(
     tx: &mut Tx,
@@ -109,7 +109,7 @@ pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db
 pub const FAILURES_BEFORE_MAIL: i64 = 10;
 
 /// Counts a failed login. Returns the number of failures within a day, including this one. The day begins
-/// with the first failure, and begins again at the failure number [`FAILURES_BEFORE_MAIL`].
+/// with the first failure, and starts over at failure number [`FAILURES_BEFORE_MAIL`].
 pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Result<i64, db::Error> {
     // A day that begins in the future was started before the clock was set back.
     let (failures,): (i64,) =

@@ -32,7 +32,7 @@ pub struct Connection {
     email: Option<String>,
     /// The time when the account was connected.
     connected_at: Time,
-    /// The time when it was last used to sign in; null if never.
+    /// The time when the connection was last used to sign in; null if never.
     last_used_at: Option<Time>,
 }
 

@@ -135,7 +135,8 @@ fn describe(permission: Permission) -> AccessDoc {
     AccessDoc { other_scheme: Some("apiKeyHeader"), ..doc.roles("project", roles) }
 }
 
-/// Makes the header `x-api-key` of Anthropic's SDKs a bearer token. Both may be sent if they are the same.
+/// Converts the header `x-api-key` of Anthropic's SDKs to a bearer token. A bearer token may be sent with it
+/// if both are the same.
 ///
 /// # Errors
 /// 401 if the header is sent several times; 400 if another credential is sent with it.
@@ -187,7 +188,7 @@ fn name_headers(error: Error) -> Error {
         return error;
     }
     error.message(
-        "An access token doesn't identify the project of the call. Name both in the headers \
+        "An access token doesn't identify the organization and project of a call. Name both in the headers \
          `openai-organization` and `openai-project`.",
     )
 }

@@ -20,7 +20,7 @@ use keys::uses::RemainingRate;
 pub type Tokens = Integer<0, 1_000_000_000>;
 /// The number of answers that a chat requests, each of which may have `max_tokens` tokens.
 pub type Choices = Integer<1, 128>;
-/// The number of texts in an embeddings call.
+/// The number of inputs in an embeddings call.
 pub type Inputs = Integer<1, 2_048>;
 
 /// A gateway's own id for a request: 1 to 128 characters without control characters.

@@ -7,13 +7,13 @@ use kernel::money::Pico;
 /// The size of a call, if known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallSize {
-    /// Estimated tokens of the prompt, or of all texts together.
+    /// Estimated tokens of the prompt, or of all inputs together.
     pub prompt_tokens: Option<i64>,
     /// Maximum number of tokens of one answer; ignored for embeddings.
     pub max_tokens: i64,
     /// The number of answers; ignored for embeddings.
     pub choices: i64,
-    /// The number of texts of an embeddings call.
+    /// The number of inputs of an embeddings call.
     pub inputs: i64,
     /// Maximum number of searches that the upstream makes for an answer.
     pub searches: i64,

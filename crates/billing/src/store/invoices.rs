@@ -72,7 +72,7 @@ fn issuer(row: &Row) -> Result<Issuer, db::Error> {
     Ok(Issuer { name: text(row, "issuer_name")?, address: text(row, "issuer_address")? })
 }
 
-/// Reads a text that is neither NULL nor empty.
+/// Reads a string that is neither NULL nor empty.
 fn text(row: &Row, column: &str) -> Result<Option<String>, db::Error> {
     Ok(row.get::<Option<String>>(column)?.filter(|text| !text.is_empty()))
 }

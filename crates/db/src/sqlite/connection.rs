@@ -18,8 +18,8 @@ use crate::statement::{Answer, Statement, Want, for_sqlite};
 use crate::value::Columns;
 use crate::{Error, Row, Value};
 
-/// Maximum number of prepared statements per connection: larger than the number of texts, including the sizes
-/// of multi-row inserts.
+/// Maximum number of prepared statements per connection: larger than the number of different statements,
+/// including the sizes of multi-row inserts.
 const MAX_PREPARED: usize = 512;
 /// The size that the WAL file is truncated to after a burst, in bytes.
 const MAX_IDLE_JOURNAL_BYTES: i64 = 64 << 20;

@@ -33,7 +33,7 @@ pub struct PlainAnswer {
     partial: Partial,
     /// The service tier named in the answer.
     service_tier: Option<ServiceTier>,
-    /// The usage estimated from the texts of the request and the answer.
+    /// The usage estimated from the text of the request and the answer.
     estimate: Usage,
 }
 

@@ -78,7 +78,7 @@ impl MediaKind {
         }
     }
 
-    /// Returns the kind that a data URL names; `None` for a text that only begins like a data URL.
+    /// Returns the kind that a data URL names; `None` for a string that only begins like a data URL.
     pub(crate) fn of_data_url(url: &str) -> Option<Self> {
         const MAX_TYPE: usize = 200;
         let rest = url.strip_prefix("data:")?;
@@ -108,7 +108,7 @@ impl MediaKind {
         kinds.into_iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| kind)
     }
 
-    /// Returns whether a text may be a file in base64: it is long, and its beginning has only base64
+    /// Returns `true` if a string may be a file in base64: it is long, and its beginning has only base64
     /// characters.
     pub(crate) fn is_base64(text: &str) -> bool {
         const MIN_CHARS: usize = 64;

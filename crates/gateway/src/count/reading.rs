@@ -24,7 +24,7 @@ const BESIDE_TEXT: &[&str] = &[
     "cache_control",
 ];
 
-/// A text, or a value that contains texts: the content, the reasoning, the refusal, or the names and
+/// A string, or a value that contains strings: the content, the reasoning, the refusal, or the names and
 /// arguments of tool calls. Images and audio in the value are counted as media.
 #[derive(Default)]
 pub(crate) struct Text(pub(crate) TextTokens);

@@ -220,7 +220,7 @@ impl<'de> Gather<'de> for Members {
     }
 }
 
-/// Returns whether a text has the form of a path to a member of a request.
+/// Returns `true` if a string has the form of a path to a member of a request.
 fn is_param(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte);
     !text.is_empty() && text.len() <= MAX_PARAM_CHARS && text.bytes().all(is_part)

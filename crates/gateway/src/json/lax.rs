@@ -9,7 +9,7 @@
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The deviations from JSON that a text may have.
+/// The deviations from JSON that are repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Laxity {
     /// Unpaired surrogates as escapes, which the grammar of JSON allows.
@@ -18,7 +18,7 @@ pub(super) enum Laxity {
     Everything,
 }
 
-/// Returns a text of the same length whose members are at the same positions; `None` if nothing has to be
+/// Returns JSON of the same length with its members at the same positions; `None` if nothing has to be
 /// replaced. A name with an unpaired surrogate stays unchanged, because parsers could disagree about the
 /// name.
 pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
@@ -117,7 +117,7 @@ impl Repair {
     }
 }
 
-/// Returns `true` if a text has an unpaired surrogate as an escape.
+/// Returns `true` if the text has an unpaired surrogate as an escape.
 pub(super) fn has_unpaired_surrogate(text: &[u8]) -> bool {
     next_unpaired(text, &mut 0).is_some()
 }

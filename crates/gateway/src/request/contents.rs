@@ -1,4 +1,4 @@
-//! The texts, messages or items that a model reads, counted while they are parsed.
+//! The strings, messages or items that a model reads, counted while they are parsed.
 
 use std::mem;
 
@@ -29,13 +29,13 @@ pub struct Parts {
 pub struct Contents {
     /// The number of messages or items.
     pub items: i64,
-    /// The number of texts, each of which may be an array of tokens.
+    /// The number of inputs, each of which is a string or an array of tokens.
     pub texts: i64,
     /// The parts that aren't text, of all items.
     pub parts: Parts,
     /// The estimated tokens of all items, including their media.
     pub text: TextTokens,
-    /// The number of tokens in texts that were sent as tokens.
+    /// The number of tokens in inputs that were sent as tokens.
     pub tokens: i64,
     /// `true` if an item refers to an item that is stored at an upstream.
     pub has_references: bool,
@@ -151,7 +151,7 @@ impl Parts {
     }
 }
 
-/// An item: a text, a token, an array of tokens, a message, or another item of a conversation.
+/// An item: a string, a token, an array of tokens, a message, or another item of a conversation.
 #[derive(Default)]
 struct Item {
     parts: Parts,
@@ -243,7 +243,7 @@ impl Gather<'_> for ItemType {
     }
 }
 
-/// The parts of a content, which is a text, an array, or a single part.
+/// The parts of a message's content, which is a string, an array, or a single part.
 #[derive(Default)]
 struct Content(Part);
 

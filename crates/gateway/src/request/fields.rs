@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::count::MAX_TOKENS;
 use crate::operation::Operation;
 
-/// The maximum number of texts in a request.
+/// The maximum number of inputs in a request.
 const MAX_TEXTS: i64 = 2_048;
 
 type Tokens = Integer<1, MAX_TOKENS>;

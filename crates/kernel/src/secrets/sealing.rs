@@ -29,7 +29,7 @@ pub struct Sealer {
 pub struct DerivedKey(hmac::Key);
 
 impl DerivedKey {
-    /// Returns the tag of a text, which reveals nothing about the key and, without the key, nothing about the
+    /// Returns the tag of the text. It reveals nothing about the key and, without the key, nothing about the
     /// text (HMAC-SHA256, RFC 2104).
     pub fn tag(&self, text: &[u8]) -> [u8; 32] {
         let mut tag = [0; 32];

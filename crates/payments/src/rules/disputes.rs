@@ -3,14 +3,14 @@
 use stripe::{Dispute, DisputeStatus};
 
 /// A remainder of a won dispute smaller than `1/RATE_DIFFERENCE` counts as an exchange rate difference, if
-/// the account has another currency.
+/// the account has a different currency.
 const RATE_DIFFERENCE: i128 = 10;
 
 /// Returns the part of a dispute's amount that the bank holds, in the minor unit of the payment's currency.
 ///
 /// This is the sum of all movements as a share of the first withdrawal, rounded down. Movements are in the
 /// account's currency; their share is independent of it. An inquiry hasn't moved anything. Money may come
-/// back in part, for example because some was refunded before the dispute, and it may be withdrawn again.
+/// back in part, for example because a part was refunded before the dispute, and may be withdrawn again.
 pub fn held_minor(dispute: &Dispute) -> i64 {
     let moved = &dispute.balance_transactions;
     let first = moved.iter().filter(|moved| moved.amount < 0).min_by_key(|moved| moved.created);

@@ -30,7 +30,7 @@ record! {
         pub(super) project_id: Option<Text<64>> = optional,
         /// The number of answers that the call requests (`n`).
         pub(super) choices: Choices = or(Integer(1)),
-        /// The number of texts in the call, for embeddings.
+        /// The number of inputs in the call, for embeddings.
         pub(super) inputs: Inputs = or(Integer(1)),
         /// The maximum number of searches that the upstream makes for the answer.
         pub(super) searches: Integer<0, 1_000> = or(Integer(0)),

@@ -71,7 +71,7 @@ record! {
         project_id: Option<Text<64>> = optional,
         /// The number of answers that the call requests (`n`).
         choices: Choices = or(Integer(1)),
-        /// The number of texts in the call, for embeddings.
+        /// The number of inputs in the call, for embeddings.
         inputs: Inputs = or(Integer(1)),
         /// The gateway's own id for the call. A repeated request with this id gets the same reservation.
         request_id: Option<QuestionId> = optional,

@@ -57,7 +57,12 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
     let computed =
         |item: &Item| line(item.kind.as_str(), &item.description, item.quantity, &item.amount.to_string());
     let Some(bill) = bill else {
-        return compare(Invariant::InvoiceRecomputed, &invoice.id, "sums of 128 bits", "larger ones");
+        return compare(
+            Invariant::InvoiceRecomputed,
+            &invoice.id,
+            "sums that fit in 128 bits",
+            "larger sums",
+        );
     };
     let mut expected: Vec<String> = bill.items.iter().map(computed).collect();
     expected.sort_unstable();
@@ -111,8 +116,8 @@ impl InvoicePayments<'_> {
         of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
 
-    /// Returns the charges while a month was open that aren't for the usage of its invoice: charges of credit
-    /// notes, and debts from refunds and disputes.
+    /// Returns the charges made while a month was open, except those for the usage of its invoice: charges of
+    /// credit notes, and debts from refunds and disputes.
     pub(super) fn charged_beside(self, booked: Month) -> i128 {
         let returned = self.ledger.returned.get(&booked.unix_months()).copied().unwrap_or_default();
         self.charged_by_notes(booked).saturating_add(returned)
@@ -139,7 +144,12 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
         }
         "paid" if rest > payments.ledger.dust + later => {
             let unpaid = nano(rest);
-            compare(Invariant::InvoicePaid, &invoice.id, "payments that cover it", format!("{unpaid} unpaid"))
+            compare(
+                Invariant::InvoicePaid,
+                &invoice.id,
+                "payments that cover the invoice",
+                format!("{unpaid} unpaid"),
+            )
         }
         "uncollectible" => {
             let written_off = payments.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();

@@ -39,8 +39,8 @@ impl InvoiceRow {
     }
 
     /// Returns the debt that is on no invoice because this invoice is void: the amount that it had brought
-    /// forward, and the amount by which its credit notes exceeded it, at most a nano for each row that they
-    /// rounded.
+    /// forward, and the amount by which its credit notes exceeded its own amount, which is at most a nano for
+    /// each row that they rounded.
     pub fn owed_since_void(&self) -> i128 {
         let beyond = self.credited.units().saturating_sub(self.amount.units()).max(0);
         if self.status == "void" { self.brought_forward().saturating_add(beyond) } else { 0 }

@@ -122,7 +122,7 @@ impl DailyKey {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SumRow {
     pub key: SumKey,
-    /// Without cached tokens and other parts, which these rows don't have.
+    /// The sums. These rows store no cached tokens and no other parts.
     pub sums: UsageSums,
 }
 
@@ -156,7 +156,7 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     let EventRow { source, event_id, key, sums, .. } = event;
     let subject = || format!("{source}/{event_id}");
     let Some(price) = prices.price(&key.model, key.price_version) else {
-        // A price without conditions has the time from which it applies as its version.
+        // The version of a price without conditions is the time from which it applies.
         let expected = match key.price_version {
             version @ 0.. => format!("a price of {} from {}", key.model, Time::from_unix_ms(version)),
             version => format!("the price {version} of {}", key.model),

@@ -154,7 +154,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Null,
-    /// An empty text or list.
+    /// An empty string or list.
     Nothing,
     Something,
 }
