@@ -288,7 +288,7 @@ fn environment() -> Result<Vec<(String, String)>, String> {
 }
 
 /// Prints the result of a command. A closed pipe is not an error.
-#[allow(clippy::print_stdout, reason = "the one place that prints results")]
+#[allow(clippy::print_stdout, reason = "the only place that prints results")]
 fn print(text: &str) {
     use std::io::Write;
     if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
@@ -296,7 +296,7 @@ fn print(text: &str) {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "the one place that complains")]
+#[allow(clippy::print_stderr, reason = "the only place that prints errors")]
 fn print_error(text: &str) {
     eprintln!("tollkeeper: {text}");
 }

@@ -119,7 +119,8 @@ async fn accept(app: &App, as_json: bool) -> Result<(), String> {
         let before =
             last_seen_at.map(|seen| format!("; the newest earlier time was {seen}")).unwrap_or_default();
         format!(
-            "{now} is accepted as right{before}. Servers continue within seconds; months close in two hours."
+            "{now} is accepted as correct{before}. Servers continue within seconds; months close in two \
+             hours."
         )
     });
     Ok(())

@@ -131,7 +131,9 @@ fn summary(name: &str, read: &ProvidersFile, answers: Option<&[Result<(), String
     for (index, settings) in read.providers.iter().enumerate() {
         let answer = match answers.and_then(|answers| answers.get(index)) {
             None => String::new(),
-            Some(Ok(())) if settings.kind == Kind::GitHub => ": not asked, it has no documents".to_owned(),
+            Some(Ok(())) if settings.kind == Kind::GitHub => {
+                ": not checked, because it has no documents".to_owned()
+            }
             Some(Ok(())) => ": answers".to_owned(),
             Some(Err(why)) => format!(": {why}"),
         };

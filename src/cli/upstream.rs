@@ -218,7 +218,7 @@ fn summary(finding: &Finding) -> String {
     let Finding { upstream, answer, problems, warnings, probes } = finding;
     let address = upstream.url.as_ref().map_or("inside the server", |url| url.as_str());
     let outcome = match answer {
-        None => "isn't asked".to_owned(),
+        None => "not checked".to_owned(),
         Some(Err(_)) => "failed".to_owned(),
         Some(Ok((models, took))) => {
             let count = models.len();

@@ -112,7 +112,7 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return two("master_key_previous", "master_key_previous_file");
     }
     if config.database_replica_url.is_some() && !on_postgres {
-        let why = "expected a PostgreSQL in `database_url` as well: an SQLite file has no replica";
+        let why = "expected PostgreSQL in `database_url` as well: an SQLite file has no replica";
         return Err(("database_replica_url", why.to_owned()));
     }
     let payments = &config.payments;

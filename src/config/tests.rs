@@ -411,7 +411,8 @@ fn errors_hold_no_secret() {
         ),
         (
             "database_replica_url = \"postgres://me:hunter2@db/toll\"",
-            "FILE:1: `database_replica_url`: expected a PostgreSQL in `database_url` as well: an SQLite file has no replica",
+            "FILE:1: `database_replica_url`: expected PostgreSQL in `database_url` as well: an SQLite file \
+             has no replica",
         ),
         // A secret set under the wrong key.
         ("data_dir = [\"hunter2\"]", "FILE:1: `data_dir`: expected a path that is not empty"),

@@ -207,7 +207,7 @@ fn new_certificate_is_loaded_and_an_invalid_one_is_not() {
     // The new certificate doesn't match the old key.
     put("server.pem");
     hang_up("the certificate is refused, the previous one stays in use");
-    assert!(server.log().contains("the key is not the one of the certificate"), "{}", server.log());
+    assert!(server.log().contains("the key doesn't belong to the certificate"), "{}", server.log());
     answers(&old_ca.0, &[&url]);
     put("server.key");
     hang_up("the certificate was reloaded: new connections use it");
@@ -250,7 +250,7 @@ fn start_with_invalid_files_names_them() {
     let swapped = public.clone().set(key, &names("server.pem"));
     refused(&swapped, &["server.pem: it contains no readable private key", "`tls.key_file`"]);
     let foreign = public.clone().set(key, other.0.join("server.key").to_str().unwrap());
-    refused(&foreign, &["the key is not the one of the certificate", "server.pem", "`tls.key_file`"]);
+    refused(&foreign, &["the key doesn't belong to the certificate", "server.pem", "`tls.key_file`"]);
     let half = Start::new(&folder.0).set("TOLLKEEPER_TLS__SERVICE_KEY_FILE", &names("server.key"));
     refused(&half, &["`tls.service_key_file`: expected `tls.service_certificate_file` as well"]);
     let service = with_pair(Start::new(&folder.0), "SERVICE_", &files.0);

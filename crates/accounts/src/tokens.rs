@@ -27,7 +27,7 @@ impl Accounts {
     /// `console.idle_hours`, or an operator's for an hour, unless the user chose to be remembered.
     ///
     /// # Errors
-    /// 401 if the token is invalid or of another kind, or its session has ended; 503 if the session isn't
+    /// 401 if the token is invalid or of a different kind, or its session has ended; 503 if the session isn't
     /// cached and the database can't be reached.
     pub fn live_session<'a>(
         &'a self,

@@ -22,11 +22,7 @@ impl DescribeBody for CompletionRequest {
         ObjectSchema {
             properties: vec![
                 model("svc-1"),
-                texts(
-                    "prompt",
-                    "Once upon a time",
-                    "The text to continue; in counts, the tokens of prompts.",
-                ),
+                texts("prompt", "Once upon a time", "The prompt to continue, or an array of prompts."),
                 stream(),
                 stream_options(),
                 max_tokens(count_or_none(1_000_000_000, 64)),

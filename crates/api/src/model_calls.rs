@@ -87,9 +87,9 @@ pub fn stream_options() -> Property {
         "type": ["object", "null"],
         "title": "StreamOptions",
         "properties": {
-            "include_usage": flag("`true` for a last event with the counts of tokens."),
+            "include_usage": flag("`true` to end the stream with an event that contains the token counts."),
             "continuous_usage_stats":
-                flag("`true` for the counts of tokens with every event; for vLLM and SGLang."),
+                flag("`true` to include the token counts in every event; for vLLM and SGLang."),
             "include_obfuscation": {
                 "description": "OpenAI's padding of events; passed on unchanged.",
                 "examples": [false],
@@ -143,7 +143,7 @@ impl Reply for ModelAnswer {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {
-        let schema = json!({"type": "object", "description": "The answer of the server behind the model."});
+        let schema = json!({"type": "object", "description": "The answer of the inference server."});
         generator.definitions_mut().insert("ModelAnswer".into(), schema);
         json!({"$ref": "#/components/schemas/ModelAnswer"})
     }

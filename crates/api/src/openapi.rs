@@ -328,7 +328,7 @@ fn responses(route: &Route, routes: &[Route], generator: &mut SchemaGenerator) -
     if let (true, Some(headers)) =
         (route.has_entity_tag, success.get_mut("headers").and_then(Value::as_object_mut))
     {
-        let description = "The version, for `If-Match` of a change";
+        let description = "The version, for the `If-Match` header of a change";
         headers.insert("ETag".into(), json!({"description": description, "schema": {"type": "string"}}));
     }
     let takes_key = (route.input)().headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
@@ -347,7 +347,7 @@ fn responses(route: &Route, routes: &[Route], generator: &mut SchemaGenerator) -
     };
     for (status, codes) in codes_by_status(route) {
         let description = match route.error_shape() {
-            ErrorShape::Page => "A page that explains in plain words how to continue".to_owned(),
+            ErrorShape::Page => "A page that explains how to continue".to_owned(),
             _ => format!("`error.code` is one of: {}", codes.join(", ")),
         };
         responses.insert(status.to_string(), response(&description, content_type, schema.clone()));

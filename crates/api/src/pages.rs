@@ -3,7 +3,10 @@
 //! The templates in `templates/` escape every value. Mail scanners open the links in e-mails, so a GET only
 //! shows a form, and a POST uses up the token.
 
-#![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
+#![allow(
+    clippy::let_underscore_must_use,
+    reason = "code that askama generates for enums contains such a `let`"
+)]
 
 pub mod change_email;
 pub mod docs;

@@ -31,7 +31,7 @@ const GEMINI_METHODS: [&str; 7] = [
 ];
 /// The path of messages. Their errors have the format of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
-/// The paths of pages for people.
+/// The paths of HTML pages.
 const PAGES: [&str; 6] =
     ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs", "/console"];
 

@@ -52,7 +52,7 @@ pub fn table() -> Vec<Route> {
 }
 
 #[rustfmt::skip]
-#[allow(clippy::too_many_lines, reason = "a table: one row an endpoint")]
+#[allow(clippy::too_many_lines, reason = "a table with one row per endpoint")]
 fn public_routes() -> Vec<Route> {
     use OrganizationAction::{
         Delete, InviteMembers, ManageBilling, ManageProjects, ManageWebhooks, Modify, View, ViewAuditLog, ViewBilling,

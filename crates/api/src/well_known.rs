@@ -26,7 +26,7 @@ impl JsonSchema for SigningKeys {
         let members = [
             ("kty", "The kind of key, always `OKP`."),
             ("crv", "The curve, always `Ed25519`."),
-            ("use", "Always `sig`: it verifies signatures."),
+            ("use", "Always `sig`: the key verifies signatures."),
             ("alg", "The algorithm of signatures, always `EdDSA`."),
             ("kid", "The id of the key, which the header of a token names."),
             ("x", "The public key, as base64url."),

@@ -140,7 +140,7 @@ async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outco
         // Another replica or the gateway has charged the call, which ended the reservation.
         Some(Outcome::Duplicate | Outcome::Conflict) => return release(billing, call).await,
         Some(Outcome::Refused(refusal)) => refusal.message,
-        None => "its reservation isn't one of the gateway".to_owned(),
+        None => "its reservation wasn't made by the gateway".to_owned(),
     };
     tracing::error!(
         call_id, %reservation_id, prompt_tokens, completion_tokens,

@@ -53,6 +53,6 @@ pub async fn grant(billing: &Billing, tx: &mut Tx, verified: &EmailVerified, now
 /// Records that a user's mailbox has received its credit. Returns `false` if it already had.
 async fn takes_mailbox(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, Error> {
     let user = accounts::store::users::by_id(tx, user_id).await?;
-    let user = user.ok_or_else(|| Error::internal(format!("{user_id} is gone, under its lock")))?;
+    let user = user.ok_or_else(|| Error::internal(format!("{user_id} was deleted while it was locked")))?;
     Ok(store::first_credits::take(tx, &PlainMailbox::of(&user.email), now).await?)
 }

@@ -8,7 +8,7 @@
 //!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`]
 //!   (the operator's part of the list price), [`exports`] (all charges of a month, for other programs) and
 //!   [`pricing`].
-//! - Budgets: [`budgets`] are set by customers; [`budget_alerts`] notifies people of the thresholds that a
+//! - Budgets: [`budgets`] are set by customers; [`budget_alerts`] notifies users of the thresholds that a
 //!   budget has reached, and [`balance_alerts`] of a low balance.
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and runs the operators' commands: credits,
 //!   payments, void invoices.

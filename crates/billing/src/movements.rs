@@ -92,8 +92,8 @@ pub async fn list_all(
     let total = i64::try_from(rows.len()).unwrap_or(i64::MAX);
     if total > MAX_ROWS {
         let message = format!(
-            "More than {MAX_ROWS} movements lie between `start_date` and `end_date`, too many for one file: \
-             narrow the range."
+            "The range from `start_date` to `end_date` has more than {MAX_ROWS} movements, which is too many \
+             for one file: narrow the range."
         );
         let detail = Detail { param: "start_date".to_owned(), code: "too_many", message };
         return Err(Error::invalid(vec![detail]));

@@ -219,7 +219,7 @@ impl Catalog {
         let place = self.lines.place(self.lines.currency.as_ref());
         let problem = format!(
             "{place}: `currency`: the prices are in {own}, and `billing.currency` is {currency}: use a \
-             catalog in {currency}, or set `billing.currency` to {own} where no organization has another \
+             catalog in {currency}, or set `billing.currency` to {own} if no organization uses a different \
              currency yet"
         );
         Err(CatalogError { problems: vec![problem] })

@@ -139,8 +139,8 @@ fn errors_name_line_model_key_and_the_expected_value() {
                 "max_tokens = 500001\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = 1, \
                  completion_tokens = 1 }]",
             ),
-            "c:10: model `m`: `prices`: one call may cost at most 1000000, and one with 500001 tokens in \
-             and out would cost more: lower the price, or `max_tokens`",
+            "c:10: model `m`: `prices`: a call may cost at most 1000000, but a call with 500001 input and \
+             output tokens would cost more: lower the price, or `max_tokens`",
         ),
         (
             price("prompt_tokens = 0.000002, completion_tokens = 1"),

@@ -180,7 +180,8 @@ impl Feed {
                 ),
                 _ if !has_started => return,
                 Some(error) => tracing::warn!(
-                    "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
+                    "the feed of changes can't be read: until it can, sessions and keys are read from the \
+                     database on each request: {error}"
                 ),
                 None => tracing::warn!(
                     "the database has committed no heartbeat for {} s, so it may not be the primary: sessions and keys are read \
@@ -238,7 +239,7 @@ impl Feed {
                 false
             }
             Err(_) => {
-                tracing::debug!("no heartbeat: its commit takes too long");
+                tracing::debug!("no heartbeat: the commit takes too long");
                 false
             }
         }

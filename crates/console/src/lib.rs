@@ -40,7 +40,10 @@
 //!    (`TOLLKEEPER_TEST_BLESS=1 cargo test --test http console::access`), and add a line to
 //!    `docs/contract/console.md`.
 
-#![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
+#![allow(
+    clippy::let_underscore_must_use,
+    reason = "code that askama generates for enums contains such a `let`"
+)]
 
 pub mod account;
 pub mod assets;

@@ -108,7 +108,7 @@ pub trait FromValue: Sized {
     /// `true` if the column's values are words defined by the program. Errors contain an unknown word, but no
     /// other value, because it may be a secret.
     const IS_WORD: bool = false;
-    /// Converts the value; `None` if it has another type or is out of range.
+    /// Converts the value; `None` if it has a different type or is out of range.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -263,7 +263,7 @@ impl Row {
     /// Returns the value of a column.
     ///
     /// # Errors
-    /// [`Error::Internal`] if the column is missing or of another type.
+    /// [`Error::Internal`] if the column is missing or has a different type.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
         let position = self.columns.position(column, self.next.get());
         let value = position.and_then(|position| {

@@ -143,7 +143,8 @@ impl Counters {
             ),
             up: registered.gauges(
                 "tollkeeper_gateway_upstream_up",
-                "1 for an upstream that works, by the last checks; 0 for one that is down.",
+                "1 for an upstream that works, according to the last checks; 0 for an upstream that is \
+                 down.",
                 &["upstream"],
             ),
             tokens: counters(

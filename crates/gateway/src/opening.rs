@@ -139,7 +139,7 @@ async fn attempt(
     loaded: &mut Option<Loaded>,
 ) -> Result<Opened, Failure> {
     let upstream = &route.upstream;
-    // Upstreams of another kind may support it.
+    // Upstreams of a different kind may support it.
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_dialect(transport.dialect()).map_err(unsupported)?;
     call.request.check_fields(upstream).map_err(unsupported)?;

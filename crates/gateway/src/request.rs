@@ -366,7 +366,7 @@ impl ModelRequest {
             return Err(unsupported(name));
         }
         if self.prompts > 1 {
-            let message = "`prompt` must be one text for this model.";
+            let message = "`prompt` must be a single string for this model.";
             return Err(Error::new(Code::UnsupportedParameter).param("prompt").message(message));
         }
         Ok(())

@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
     #[allow(
         clippy::cast_precision_loss,
-        reason = "past 64 signed bits the number is out of every range we take"
+        reason = "a number that doesn't fit in an i64 is out of range for every field"
     )]
     fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
         Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Integer))

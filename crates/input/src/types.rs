@@ -177,7 +177,7 @@ fn amount(value: &Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Optio
             literal
         }
         Json::Text(text) => text.to_string(),
-        _ => return problems.wrong_type(at, "a number, or a string with one", value),
+        _ => return problems.wrong_type(at, "a number, or a string that contains a number", value),
     };
     Some(Nano::parse(&literal))
 }

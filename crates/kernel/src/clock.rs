@@ -322,7 +322,7 @@ impl Clock {
 
     pub fn now(&self) -> Time {
         match self {
-            #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+            #[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
             Self::System => Time::from_unix_ms(jiff::Timestamp::now().as_millisecond()),
             Self::Fixed(unix_ms) => Time::from_unix_ms(unix_ms.load(Ordering::SeqCst)),
         }
@@ -357,7 +357,7 @@ fn machine_steady_ms() -> i64 {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+#[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
 fn machine_steady_ms() -> i64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let since = START.get_or_init(std::time::Instant::now).elapsed();

@@ -8,7 +8,10 @@ pub struct Random(SystemRandom);
 
 impl Random {
     /// Returns the operating system's generator.
-    #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the only place that reads the operating system's random numbers"
+    )]
     pub fn system() -> Self {
         Self(SystemRandom::new())
     }

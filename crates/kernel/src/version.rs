@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::{Code, Error};
 use crate::secrets::sha256;
 
-/// The version of an object: a digest of its visible values. Each change results in another version.
+/// The version of an object: a digest of its visible values. Each change results in a different version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u128);
 

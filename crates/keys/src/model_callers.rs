@@ -83,8 +83,8 @@ impl ModelCaller {
 /// Finds the caller of a model. A cached API key costs no query; a user's roles are read each time.
 ///
 /// # Errors
-/// 401 for an invalid credential, 403 for a key of another organization or project than the named one. For a
-/// user: 400 without an organization and a project, 404 if they are unknown, 403 without the role.
+/// 401 for an invalid credential, 403 if the key belongs to an organization or project other than the named
+/// one. For a user: 400 without an organization and a project, 404 if they are unknown, 403 without the role.
 pub async fn find(
     keys: &Keys,
     credential: Credential<'_>,

@@ -136,7 +136,7 @@ impl Jobs {
             .leases
             .iter()
             .map(|(job, until_ms)| (job.as_str(), u8::from(until_ms.load(Ordering::Relaxed) > steady_ms)));
-        let help = "1 on the replica that does the job, as far as it knows.";
+        let help = "1 on the replica that runs the job, according to that replica.";
         values.gauge_each("tollkeeper_job_leader", help, "job", rows);
     }
 }

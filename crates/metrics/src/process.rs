@@ -45,7 +45,7 @@ impl Process {
             }
         }
         if let Some(ms) = self.cpu_ms {
-            values.count_seconds("process_cpu_seconds_total", "Processor time that was used.", seconds(ms));
+            values.count_seconds("process_cpu_seconds_total", "CPU time used.", seconds(ms));
         }
         let help = "When the process started, in seconds since 1970.";
         values.seconds("process_start_time_seconds", help, started_at.unix_ms());

@@ -66,7 +66,7 @@ impl Traffic {
         let families = Families {
             requests: registered.counters(
                 "tollkeeper_http_requests_total",
-                "Requests that were answered; 499 is one whose client went away.",
+                "Requests that were answered; 499 for those whose client disconnected.",
                 &["listener", "method", "route", "status"],
             ),
             durations: registered.durations(

@@ -206,7 +206,8 @@ fn feed(monitor: &Monitor, values: &Registered) {
 fn clock(monitor: &Monitor, values: &Registered) {
     values.gauge(
         "tollkeeper_clock_trusted",
-        "1 while this machine's clock is trusted; 0 while nothing is closed, removed or ended by it.",
+        "1 while this machine's clock is trusted; 0 while it isn't, so no month is closed and nothing \
+         expires or is deleted.",
         u8::from(monitor.clock_guard.is_trusted()),
     );
     let offsets = monitor.clock_guard.offsets();

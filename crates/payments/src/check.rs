@@ -111,7 +111,7 @@ fn check_endpoints(endpoints: &[WebhookEndpoint], (missing, notes): (&mut Vec<St
     }
     for event_type in EVENT_TYPES {
         if !enabled.iter().any(|endpoint| endpoint.gets(event_type)) {
-            missing.push(format!("The webhook doesn't get {event_type}."));
+            missing.push(format!("The webhook doesn't receive {event_type}."));
         }
     }
     for endpoint in enabled {

@@ -32,7 +32,7 @@ pub(crate) async fn find_or_create(
     customers::insert(&mut tx, organization_id, &made, payments.clock.now()).await?;
     let customer = customers::get(&mut tx, organization_id).await?;
     tx.commit().await?;
-    customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
+    customer.ok_or_else(|| Error::internal("a customer that was just added doesn't exist"))
 }
 
 /// Creates a customer at Stripe and returns its id. `after` is the id of the customer it replaces, or empty.

@@ -61,7 +61,7 @@ impl MailWriter {
         match mail.template {
             Template::Invitation => return self.invitation(mail, user.as_ref()).await,
             Template::ChangeEmail => return self.email_change(mail, user.as_ref()).await,
-            // The account already has another address.
+            // The account already has a different address.
             Template::EmailChanged => {
                 let username = mail.about.by.as_deref().unwrap_or_default();
                 return self.letter(mail, &mail.email, username, None, &mail.about).map(Some);
@@ -181,8 +181,8 @@ impl MailWriter {
         letter.write()
     }
 
-    /// Stores a new token, in place of an earlier one. Returns `None` if the account has another address now,
-    /// or its password has changed since `requested_at`.
+    /// Stores a new token, in place of an earlier one. Returns `None` if the account has a different address
+    /// by now, or its password has changed since `requested_at`.
     async fn new_token(
         &self,
         user: &User,

@@ -24,7 +24,8 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<Expected, Error> {
         return Ok(Expected::Any);
     }
     parse_if_match(&lines.join(&b',')).ok_or_else(|| {
-        let message = "`If-Match` must be `*`, or entity tags in double quotes as `ETag` has them, separated by commas.";
+        let message = "`If-Match` must be `*`, or entity tags in double quotes, as in `ETag`, separated by \
+                       commas.";
         let detail =
             Detail { param: "if-match".to_owned(), code: "invalid_entity_tag", message: message.to_owned() };
         Error::invalid(vec![detail])

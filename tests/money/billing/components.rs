@@ -214,7 +214,8 @@ fn corrections_name_parts(database: Database) {
         let correction = |id: &str, tokens, parts: Value| {
             with(event_of(&key, id, tokens, &parts), "corrects", json!("e1"))
         };
-        let whole = "A correction takes back no more parts of the prompt or of the completion than it takes of the whole.";
+        let whole = "A correction can't take back more parts of the prompt or the completion than it takes \
+                     back of the whole.";
         let left = "Corrections can't take back more than the remainder of the event: 1000 prompt tokens \
                     (of which 200 are cached) and \
                     500 completion tokens, `cache_write_5m` 100, `cache_write_1h` 50, `audio_prompt` 30, `image_prompt` 20, \
@@ -355,19 +356,20 @@ fn wrong_parts_are_refused_by_name(database: Database) {
             ),
             (
                 json!({"request": 1}),
-                "`parts.request` may only be in an event that `corrects` another: each other event is one request."
+                "`parts.request` is allowed only in an event that `corrects` another: every other event \
+                 counts as one request."
                     .to_owned(),
             ),
             (
                 json!({"cache_write_5m": 5, "audio_prompt": 4}),
-                "The `parts` of `prompt_tokens` and `cached_prompt_tokens` must be at most `prompt_tokens` together: each \
-                 token is in one part at most."
+                "Together, the `parts` of `prompt_tokens` and `cached_prompt_tokens` must be at most \
+                 `prompt_tokens`: each token belongs to at most one part."
                     .to_owned(),
             ),
             (
                 json!({"reasoning": 6}),
-                "The `parts` of `completion_tokens` must be at most `completion_tokens` together: each token is in one part \
-                 at most."
+                "Together, the `parts` of `completion_tokens` must be at most `completion_tokens`: each \
+                 token belongs to at most one part."
                     .to_owned(),
             ),
         ];
@@ -386,7 +388,7 @@ fn wrong_parts_are_refused_by_name(database: Database) {
         assert_eq!(message, "`service_tier` must be one of `default`, `flex`, `priority`, `batch`.");
         let vectors = json!({"id": "e", "source": "s", "time": JANUARY, "api_key_id": books.keys[0],
             "model": "vectors", "kind": "embeddings", "prompt_tokens": 10, "parts": {"search": 3}});
-        let refused = ("wrong_kind".to_owned(), "`parts.search`: embeddings can't have it.".to_owned());
+        let refused = ("wrong_kind".to_owned(), "`parts.search` isn't possible for embeddings.".to_owned());
         assert_eq!(report(books, &vectors).await, refused);
         assert_eq!(wallet(books.world, &books.place.organization).await.0, 0);
     });

@@ -68,7 +68,7 @@ async fn each_event_that_the_webhook_does_not_get_is_named() {
     let without: Vec<_> = EVENT_TYPES.into_iter().filter(|kind| !kind.contains("dispute")).collect();
     look.stripe.subscribe(&without);
     let kinds = ["closed", "created", "funds_reinstated", "funds_withdrawn"];
-    let expected = kinds.map(|kind| format!("The webhook doesn't get charge.dispute.{kind}."));
+    let expected = kinds.map(|kind| format!("The webhook doesn't receive charge.dispute.{kind}."));
     assert_eq!(look.missing(), expected);
     let id = look.stripe.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
     look.stripe.edit(&id, |endpoint| endpoint["status"] = json!("disabled"));

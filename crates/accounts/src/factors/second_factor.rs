@@ -284,7 +284,7 @@ pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
 /// which the earlier codes were created, so that a form that is submitted twice creates only one set.
 ///
 /// # Errors
-/// `second_factor_not_found`; `precondition_failed` if `replaced` is another time; 401 if the caller's
+/// `second_factor_not_found`; `precondition_failed` if `replaced` isn't that time; 401 if the caller's
 /// session has ended.
 pub fn renew_recovery_codes<'a>(
     accounts: &'a Accounts,

@@ -182,13 +182,17 @@ impl SigningKeys {
         let rows = store::signing_keys::all(&mut tx).await?;
         // The rows are sorted by age, newest first. The newest key signs, and all of them verify.
         let newest = rows.first().ok_or_else(|| Error::internal("no signing key exists"))?;
-        let private = accounts.sealer.open(&newest.sealed_private_key, &associated_data(&newest.kid)).map_err(|_| {
-            Error::internal(format_args!(
-                "the master key does not open signing key {}: was the database created with another master key? \
-                 While the master key is being changed, the older one must be in `master_key_previous_file`",
-                newest.kid
-            ))
-        })?;
+        let private = accounts
+            .sealer
+            .open(&newest.sealed_private_key, &associated_data(&newest.kid))
+            .map_err(|_| {
+                Error::internal(format_args!(
+                    "the master key does not open signing key {}: was the database created with a different \
+                     master key? While the master key is being changed, the older one must be in \
+                     `master_key_previous_file`",
+                    newest.kid
+                ))
+            })?;
         let active = SigningKey::from_private(&newest.kid, &private).map_err(Error::internal)?;
         // A retired key verifies until the last token that it signed has expired.
         let verifies =

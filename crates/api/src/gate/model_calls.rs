@@ -177,7 +177,7 @@ fn named(call: &Call, header: &'static str) -> Result<Option<String>, Error> {
     let mut values = call.headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().map(str::trim).filter(|_| values.next().is_none());
-    let message = || format!("Send one header `{header}` with an id.");
+    let message = || format!("Send one `{header}` header with an id.");
     let text = text.ok_or_else(|| Error::new(Code::InvalidRequest).param(header).message(message()))?;
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }

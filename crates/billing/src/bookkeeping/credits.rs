@@ -164,7 +164,7 @@ pub fn list(
     })
 }
 
-/// A credit of which an amount was taken back.
+/// A credit from which an amount was taken back.
 #[derive(Clone, Debug)]
 pub struct CreditTakeBack {
     /// The credit after the change.

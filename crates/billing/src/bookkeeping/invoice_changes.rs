@@ -62,7 +62,8 @@ pub async fn mark_paid(
     };
     let credit = booking.deposit(&mut tx, &mut wallet, payment).await?;
     let paid = store::invoices::get(&mut tx, id).await?.filter(|invoice| invoice.status == Status::Paid);
-    let invoice = paid.ok_or_else(|| Error::internal(format!("{id} isn't paid by its payment")))?;
+    let invoice =
+        paid.ok_or_else(|| Error::internal(format!("the payment of {id} didn't pay it in full")))?;
     tx.commit().await?;
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: Some(credit) })
 }

@@ -251,7 +251,7 @@ impl Booking<'_> {
         self.pay_debts(tx, wallet, deposit.pays_first).await?;
         self.write(tx, wallet).await?;
         let credit = credits::get(tx, credit.id).await?;
-        credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
+        credit.ok_or_else(|| Error::internal("a credit that was just added doesn't exist"))
     }
 
     /// Refunds money whose movement was already posted. The money returns to the credits that paid, the last

@@ -38,8 +38,8 @@ pub(super) fn highest_price(
     let highest_price = call_price::highest_price(model, now, size).ok_or(Code::ModelNotFound)?;
     if highest_price > MAX_CALL_PRICE {
         let message = format!(
-            "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the \
-             currency: ask for fewer tokens, choices or inputs."
+            "This call could cost {highest_price}, but a call may cost at most {MAX_CALL_PRICE}: request \
+             fewer tokens, choices or inputs."
         );
         return Err(Error::new(Code::AmountOutOfRange).message(message));
     }

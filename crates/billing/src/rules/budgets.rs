@@ -138,7 +138,7 @@ impl Period {
     }
 }
 
-/// The parts of a limit at which people are notified, in percent: ascending, at most [`MAX_THRESHOLDS`], each
+/// The parts of a limit at which users are notified, in percent: ascending, at most [`MAX_THRESHOLDS`], each
 /// from 1 to [`MAX_PERCENT`]. Stored as `50,80,100`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thresholds(Vec<i64>);

@@ -41,7 +41,7 @@ pub enum Reason {
     UnknownProject,
     UnknownUser,
     UnknownModel,
-    /// The model is of another kind.
+    /// The model is of a different kind.
     WrongKind,
     /// The model had no price at that time.
     ModelWithoutPrice,
@@ -121,7 +121,7 @@ pub fn no_price(model: &str) -> Refusal {
 
 /// Returns the refusal of an event that costs too much.
 pub fn too_expensive() -> Refusal {
-    refusal(Reason::AmountOutOfRange, format!("One event may cost at most {MAX_CALL_PRICE} of the currency."))
+    refusal(Reason::AmountOutOfRange, format!("An event may cost at most {MAX_CALL_PRICE}."))
 }
 
 /// Returns the refusal of an event that overflows a daily row or the wallet.
@@ -211,8 +211,8 @@ pub fn check_tokens(is_correction: bool, tokens: Tokens) -> Result<(), Refusal> 
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     if !tokens.checked_neg().is_some_and(Tokens::is_valid) {
-        let message = "A correction takes back no more parts of the prompt or of the completion than it takes of \
-            the whole.";
+        let message = "A correction can't take back more parts of the prompt or the completion than it takes \
+                       back of the whole.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())
@@ -261,7 +261,7 @@ pub fn check_kind(model: &Model, kind: Kind, tokens: Tokens) -> Result<(), Refus
         return Err(refusal(Reason::WrongKind, "Embeddings have no cached prompt tokens."));
     }
     if let Some((part, _)) = tokens.parts.iter().find(|(part, _)| !part.is_possible(kind)) {
-        let message = format!("`parts.{}`: {} can't have it.", part.as_str(), kind.as_str());
+        let message = format!("`parts.{}` isn't possible for {}.", part.as_str(), kind.as_str());
         return Err(refusal(Reason::WrongKind, message));
     }
     Ok(())

@@ -75,8 +75,8 @@ impl Rules<'_> {
         };
         if is_too_dear(&Price::new(BEGINNING, cost), max_tokens) {
             let why = format!(
-                "`cost`: a call can cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would \
-                 cost more: lower the cost, or `max_tokens`"
+                "`cost`: a call can cost at most {MAX_CALL_PRICE}, but a call with {max_tokens} input and \
+                 output tokens would cost more: lower the cost, or `max_tokens`"
             );
             self.refuse(line, &format!("{label}: `routes`: {why}"));
         }

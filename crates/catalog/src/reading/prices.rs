@@ -192,8 +192,8 @@ impl Rules<'_> {
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     is_too_dear(price, max_tokens).then(|| {
         format!(
-            "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
-             more: lower the price, or `max_tokens`"
+            "a call may cost at most {MAX_CALL_PRICE}, but a call with {max_tokens} input and output tokens \
+             would cost more: lower the price, or `max_tokens`"
         )
     })
 }

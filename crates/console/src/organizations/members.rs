@@ -81,7 +81,7 @@ struct MemberPage {
     is_me: bool,
 }
 
-/// Show a member, with the form for another role.
+/// Show a member, with the form that changes the role.
 pub async fn read(console: Console, visit: Visit<MemberScope>, _: NoInput) -> Result<Page, Error> {
     let detail = tenants::members::read(&console.tenants, &visit.scope).await?;
     let form = form(&detail)?;

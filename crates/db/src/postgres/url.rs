@@ -81,7 +81,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
             "target_session_attrs" => session = Some(decoded()),
             "pool_mode" => pool_mode = Some(decoded()),
             name if UNSUPPORTED.contains(&name) => {
-                return Err(refused(&format!("the parameter {name} is not supported: leave it out")));
+                return Err(refused(&format!("the parameter {name} is not supported: remove it")));
             }
             _ => kept.push(parameter),
         }
@@ -92,10 +92,12 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
         .map_err(|_| refused("it isn't like postgres://user:password@host:port/database?sslmode=…"))?;
     let (trust, ssl_mode) = trust(mode.as_deref(), roots)?;
     if config.get_ssl_negotiation() == SslNegotiation::Direct {
-        return Err(refused("sslnegotiation=direct is not supported: leave it out"));
+        return Err(refused("sslnegotiation=direct is not supported: remove it"));
     }
     if config.get_load_balance_hosts() != LoadBalanceHosts::Disable {
-        return Err(refused("load_balance_hosts=random is not supported: hosts are tried in their order"));
+        return Err(refused(
+            "load_balance_hosts=random is not supported: hosts are tried in the given order",
+        ));
     }
     let hosts = host_entries(&config)?;
     let session = session_attrs(session.as_deref(), purpose, hosts.len())?;
@@ -348,7 +350,7 @@ mod tests {
             ("postgres://me:hunter2@h/db?sslmode=require&sslrootcert=system", "needs sslmode=verify-full"),
             ("postgres://me:hunter2@h/db?sslcert=hunter2", "sslcert is not supported"),
             ("postgres://me:hunter2@h/db?sslnegotiation=direct", "sslnegotiation=direct is not supported"),
-            ("postgres://me:hunter2@h/db?load_balance_hosts=random", "in their order"),
+            ("postgres://me:hunter2@h/db?load_balance_hosts=random", "in the given order"),
             ("postgres://me:hunter2@h/db?hunter2=x", "isn't like"),
             ("postgres://me:hunter2@h:port/db", "isn't like"),
             ("postgres://me:hunter2@h/db?target_session_attrs=standby", "must be read-write"),

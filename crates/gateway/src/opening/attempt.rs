@@ -272,8 +272,8 @@ impl Attempt<'_> {
 /// Returns the error for an answer with too many bytes.
 pub(crate) fn too_long_error() -> Error {
     let message = format!(
-        "The answer has more than {} MiB, which is too large to pass on, and is charged. Ask for less at once: fewer \
-         inputs or answers, or no log probabilities.",
+        "The answer has more than {} MiB, which is too large to pass on. It is charged. Request less at \
+         once: fewer inputs or answers, or no log probabilities.",
         MAX_PLAIN_BYTES >> 20
     );
     Error::new(Code::PayloadTooLarge).message(message)

@@ -68,10 +68,10 @@ codes! {
     /// No credential was sent.
     MissingCredentials = 401 "missing_credentials"
         "No credentials were sent. Send the header `Authorization: Bearer <token>`.";
-    /// The access token is malformed, expired, revoked or of another kind.
+    /// The access token is malformed, expired, revoked or of a different kind.
     InvalidAccessToken = 401 "invalid_access_token"
         "The access token is invalid or has expired. Refresh it or sign in again.";
-    /// The refresh token is malformed, expired, revoked or of another kind.
+    /// The refresh token is malformed, expired, revoked or of a different kind.
     InvalidRefreshToken = 401 "invalid_refresh_token"
         "The refresh token is invalid or has expired. Sign in again.";
     /// The API key is malformed or unknown.

@@ -49,7 +49,7 @@ impl fmt::Debug for DerivedKey {
 pub enum SealError {
     /// The format byte is missing or unknown.
     UnknownFormat,
-    /// The sealed secret was changed, truncated, or sealed with another master key or associated text.
+    /// The sealed secret was changed, truncated, or sealed with a different master key or associated text.
     NotAuthentic,
     /// The text is longer than the cipher allows.
     TooLong,
@@ -85,7 +85,7 @@ impl fmt::Debug for Sealer {
 
 impl Sealer {
     pub fn new(key: [u8; 32]) -> Self {
-        // ring refuses only keys of another length, which the type prevents.
+        // ring refuses only keys of a different length, which the type rules out.
         Self { key: cipher(&key), previous: None, derivation: hmac::Key::new(hmac::HMAC_SHA256, &key) }
     }
 

@@ -1,5 +1,5 @@
 //! Comparison of Stripe's events with those received. Undelivered events are processed anyway, and the
-//! operator learns which types the webhook doesn't receive.
+//! operator is notified of the types that the webhook doesn't receive.
 
 use std::collections::BTreeMap;
 

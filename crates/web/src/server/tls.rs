@@ -221,7 +221,7 @@ impl CertificateFiles {
             .with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
-                self.problem(1, format!("the key is not the one of the certificate {}", self.display_path(0)))
+                self.problem(1, format!("the key doesn't belong to the certificate {}", self.display_path(0)))
             }
             rustls::Error::InvalidCertificate(_) => {
                 self.problem(0, format!("the certificate is broken: {error}"))
@@ -284,7 +284,7 @@ mod tests {
         put("two.pem", "x.pem");
         let (is_loaded, log) = reload(false);
         assert!(
-            !is_loaded && log.contains("refused") && log.contains("not the one of the certificate"),
+            !is_loaded && log.contains("refused") && log.contains("doesn't belong to the certificate"),
             "{log}"
         );
         assert_eq!(reload(false), (false, String::new()), "logged once");

@@ -93,7 +93,8 @@ pub(super) fn check_parts(
         }
         let message = match part {
             Component::Request => {
-                "`parts.request` may only be in an event that `corrects` another: each other event is one request."
+                "`parts.request` is allowed only in an event that `corrects` another: every other event \
+                 counts as one request."
                     .to_owned()
             }
             _ if quantity < 0 => format!(
@@ -112,7 +113,8 @@ pub(super) fn check_parts(
         let fits = sum.is_some_and(|sum| sum.abs() <= tokens.abs());
         if parts.sum_of(whole) != Some(0) && !fits {
             let message = format!(
-                "The `parts` of `{name}`{} must be at most `{name}` together: each token is in one part at most.",
+                "Together, the `parts` of `{name}`{} must be at most `{name}`: each token belongs to at most \
+                 one part.",
                 if whole == Component::Prompt { " and `cached_prompt_tokens`" } else { "" }
             );
             fields.problem::<()>("parts", "out_of_range", message);

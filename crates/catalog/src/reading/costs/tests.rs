@@ -65,8 +65,16 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
         ("embeddings", "request = 1", "`routes`: the key `cost.prompt` is missing".to_owned()),
         ("chat", "prompt = -1, completion = 1", format!("`prompt`: {wrong}, found -1")),
         ("chat", "prompt = \"1000000.1\", completion = 1", format!("`prompt`: {wrong}, found \"1000000.1\"")),
-        ("chat", "prompt = 0.5, completion = 1", format!("`prompt`: {wrong}; write it in quotes, so that it stays exact, found 0.5")),
-        ("chat", &format!("{chat}, tokens = 1"), format!("`routes`: `cost` has no component `tokens`: {known}")),
+        (
+            "chat",
+            "prompt = 0.5, completion = 1",
+            format!("`prompt`: {wrong}; write it in quotes, so that it stays exact, found 0.5"),
+        ),
+        (
+            "chat",
+            &format!("{chat}, tokens = 1"),
+            format!("`routes`: `cost` has no component `tokens`: {known}"),
+        ),
         (
             "chat",
             &format!("{chat}, reasonin = 1"),
@@ -83,8 +91,8 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
         (
             "chat",
             "prompt = 1, completion = 1, reasoning = 100000",
-            "`routes`: `cost`: a call can cost at most 1000000, and one with 10 tokens in and out would cost more: lower \
-             the cost, or `max_tokens`"
+            "`routes`: `cost`: a call can cost at most 1000000, but a call with 10 input and output tokens \
+             would cost more: lower the cost, or `max_tokens`"
                 .to_owned(),
         ),
     ];

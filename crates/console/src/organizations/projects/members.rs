@@ -74,7 +74,7 @@ struct MemberPage {
     roles: Vec<Choice>,
 }
 
-/// Show a member, with the form for another role.
+/// Show a member, with the form that changes the role.
 pub async fn read(console: Console, visit: Visit<ProjectMemberScope>, _: NoInput) -> Result<Page, Error> {
     let detail = tenants::project_members::read(&console.tenants, &visit.scope).await?;
     let form = form(&detail)?;

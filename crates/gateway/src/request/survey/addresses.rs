@@ -80,7 +80,7 @@ impl<'a> Walker<'a> {
             match member {
                 "url" if value.get() != "null" => {
                     if has_url {
-                        let message = "A `source` has one `url`.";
+                        let message = "A `source` can have only one `url`.";
                         return walker.refuse(unsupported(format!("{within}.source.url"), message));
                     }
                     has_url = true;

@@ -86,7 +86,7 @@ pub(super) async fn whole(
 ) -> Result<Answer, Error> {
     let made = make(console, visit, call, false).await?;
     let AnswerBody::Whole(body) = made.body else {
-        return Err(Error::internal("a call that isn't a stream was answered by one"));
+        return Err(Error::internal("a call without streaming was answered with a stream"));
     };
     let samples = super::as_code(console, call)?;
     let (text, remark) = answer::read_whole(&body);

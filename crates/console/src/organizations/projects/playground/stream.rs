@@ -91,7 +91,7 @@ pub async fn create(
         }
     };
     let AnswerBody::Stream(events) = made.body else {
-        return Err(Error::internal("a call for a stream was answered whole"));
+        return Err(Error::internal("a streaming call was answered without a stream"));
     };
     Ok(Lines::Answer(Box::new(Relay {
         console,
