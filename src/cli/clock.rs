@@ -15,7 +15,7 @@ use trail::{Action, Event, Trail};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show this machine's clock, the clocks it's compared with, and whether it's trusted; exits with 1 if it
-    /// isn't
+    /// isn't trusted
     Show {
         /// Print it as JSON
         #[arg(long)]

@@ -270,8 +270,8 @@ impl Keyset {
         token
     }
 
-    /// Returns the claims of a token, if one of these keys signed it, and it is of this kind, for this issuer
-    /// and audience, and valid now.
+    /// Returns the claims of a token that one of these keys signed. The token must be of this kind, be for
+    /// this issuer and audience, and be valid now.
     ///
     /// # Errors
     /// After [`JwtError::UnknownKey`], the caller should reload the keys and try once more.

@@ -193,9 +193,9 @@ impl Tokens {
             && fits(self.rest_of_completion())
     }
 
-    /// Returns these quantities without the parts that don't fit in their whole, and the removed parts, whose
-    /// tokens are then charged at the price of their whole. Cached tokens are fitted first, then the other
-    /// parts in the order of [`Component::PARTS`].
+    /// Returns these quantities without the parts that don't fit in their whole, and the removed parts. The
+    /// tokens of removed parts are charged at the price of their whole. Cached tokens are fitted first, then
+    /// the other parts in the order of [`Component::PARTS`].
     #[must_use]
     pub fn fitted(self) -> (Self, Parts) {
         let cached_prompt = self.cached_prompt.min(self.prompt);

@@ -2,8 +2,8 @@
 //!
 //! A form that changes an object is filled by [`FormView::versioned`], which adds the version of the form's
 //! initial values. The handler of the form reads the current object, fills the same form with it, and calls
-//! [`check`]. It then changes the object and expects the version that it has read, so that no other change
-//! can happen in between.
+//! [`check`]. The change then expects the version that was read, so that no other change can happen in
+//! between.
 
 use api::gate::SignedIn;
 use askama::Template;

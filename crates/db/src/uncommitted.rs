@@ -2,8 +2,8 @@
 
 use crate::{Error, Tx};
 
-/// The result of an operation, with the transaction to commit. If it is dropped instead of committed, nothing
-/// was done.
+/// The result of an operation, with the transaction to commit. If it is dropped instead of committed, the
+/// operation has no effect.
 #[must_use = "nothing is done until it is committed"]
 pub struct Uncommitted<T> {
     tx: Tx,

@@ -2,7 +2,8 @@
 //!
 //! Other crates call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook
 //! that subscribes to the event. Deliveries are sent if and only if this transaction is committed. The crate
-//! `webhooks` sends them. It depends on `tenants`, so `tenants` can't call it and uses this crate instead.
+//! `webhooks` sends them. `webhooks` depends on `tenants`, so `tenants` can't call it and uses this crate
+//! instead.
 //!
 //! A webhook of the installation receives the events of every organization. [`operator`] has the operator's
 //! own events, and [`announcements`] ensures that each of them is sent once.

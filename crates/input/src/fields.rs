@@ -39,7 +39,7 @@ pub enum Origin {
     Query,
 }
 
-/// The values that were sent. If a name is in both, the value of the body is used.
+/// The values that were sent. If the query and the body have the same name, the value of the body is used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sent<'a> {
     pub query: Members<'a>,

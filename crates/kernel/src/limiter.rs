@@ -1,9 +1,9 @@
 //! Rate limits in memory: the generic cell rate algorithm (GCRA), with a burst of one minute's worth of
 //! requests.
 //!
-//! Each key has a meter. A request fills it by one, time drains it at the limit's rate, and a request that
-//! would overfill it is refused. An empty meter is equivalent to no meter, so it is dropped. Memory therefore
-//! contains only keys that were used within about the last minute.
+//! Each key has a meter. Each request adds one to the meter, which drains at the limit's rate. A request that
+//! would overfill the meter is refused. An empty meter is equivalent to no meter, so it is dropped. Memory
+//! therefore contains only keys that were used within about the last minute.
 //!
 //! These meters belong to one replica. They limit management calls by caller, and logins and registrations by
 //! address. Limits that replicas share are leased through the database, outside of this crate.

@@ -1,5 +1,5 @@
-//! The keys that members have created. They keep working when their creator leaves, so they are shown to
-//! users who remove members.
+//! The keys that members have created. A key keeps working when its creator leaves, so a user who removes a
+//! member is shown the member's keys.
 
 use kernel::error::Error;
 use tenants::access::{MemberScope, ProjectMemberScope};

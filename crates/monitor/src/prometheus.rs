@@ -7,8 +7,8 @@ use metrics::{Process, Queue, Registered, seconds};
 
 use crate::Monitor;
 
-/// Timeout of the database. After it, the metrics are returned without those of the database, so that the
-/// others stay available while the database is unavailable.
+/// Timeout of the database. After this time, the metrics are returned without those that need the database,
+/// so that the other metrics stay available while the database isn't.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the metrics of this process, and those that are read from the database.

@@ -1,4 +1,5 @@
-//! Payment forms: a form that is submitted twice, as browsers do after Back, makes one payment.
+//! Payment forms: a form that is submitted twice, for example after going back in the browser, makes one
+//! payment.
 
 use kernel::ids::PaymentId;
 use kernel::secrets::sha256;

@@ -12,8 +12,8 @@ use crate::{Payments, cards, disputes, refunds, settlement};
 /// Processes an event. Idempotent.
 ///
 /// # Errors
-/// The event's payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
-/// then retried.
+/// The event's payment is unknown, possibly only for now; Stripe can't be reached; the database fails. The
+/// event is then retried.
 pub async fn handle(payments: &Payments, event: &StripeEvent) -> Result<(), Error> {
     let id = event.object_id.as_str();
     match event.event_type.as_str() {

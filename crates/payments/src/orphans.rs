@@ -1,5 +1,5 @@
-//! Money paid to deleted organizations on a page that was still open. No one can use it, so it stays a
-//! finding of the audit until an operator refunds it.
+//! Money paid to deleted organizations on a page that was still open. No one can use this money, so the audit
+//! reports it until an operator refunds it.
 
 use billing::bookkeeping::payments::left_of;
 use billing::store::wallets;

@@ -99,7 +99,7 @@ impl Documents {
             .map_err(|error| NoResponse(format!("{} isn't a key set: {error}", self.jwks_uri)))
     }
 
-    /// Returns the same documents with other keys.
+    /// Returns the same documents with different keys.
     pub(crate) fn with_keys(&self, keys: CoreJsonWebKeySet) -> Self {
         Self {
             authorization_endpoint: self.authorization_endpoint.clone(),

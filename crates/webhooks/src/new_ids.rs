@@ -1,6 +1,6 @@
 //! Ids assigned to forms in advance, for a new webhook or a test event. An id is sealed for one user and one
-//! organization or webhook, and can be used only once. A form that is submitted twice, as browsers do after
-//! Back, therefore takes effect once.
+//! organization or webhook, and can be used only once. A form that is submitted twice, for example after
+//! going back in the browser, therefore takes effect once.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,7 +21,7 @@ pub fn seal_webhook(webhooks: &Webhooks, scope: &OrgScope) -> Result<String, Err
 }
 
 /// Opens a sealed id; `None` if it was sealed for another user or organization, or with a master key that is
-/// gone.
+/// no longer configured.
 pub fn open_webhook(webhooks: &Webhooks, scope: &OrgScope, sealed: &str) -> Option<WebhookId> {
     WebhookId::parse(&open(webhooks, sealed, &webhook_owner(scope))?)
 }
@@ -35,7 +35,8 @@ pub fn seal_test(webhooks: &Webhooks, scope: &WebhookScope) -> Result<String, Er
     seal(webhooks, &id.to_string(), &test_owner(scope))
 }
 
-/// Opens a sealed id; `None` if it was sealed for another user or webhook, or with a master key that is gone.
+/// Opens a sealed id; `None` if it was sealed for another user or webhook, or with a master key that is no
+/// longer configured.
 pub fn open_test(webhooks: &Webhooks, scope: &WebhookScope, sealed: &str) -> Option<EventId> {
     EventId::parse(&open(webhooks, sealed, &test_owner(scope))?)
 }

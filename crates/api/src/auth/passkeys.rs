@@ -29,9 +29,9 @@ pub struct Passkey {
     id: PasskeyId,
     /// The name chosen by the user.
     name: String,
-    /// The time when it was added.
+    /// The time when the passkey was added.
     created_at: Time,
-    /// The time when it was last used; null if never.
+    /// The time when the passkey was last used; null if never.
     last_used_at: Option<Time>,
     /// `true` if the passkey is synced to other devices, as last reported by its authenticator.
     synced: bool,

@@ -27,7 +27,7 @@ pub struct SecondFactor {
 /// An authenticator app.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Totp {
-    /// The time when it was added.
+    /// The time when the current app was confirmed.
     since: Time,
 }
 

@@ -246,8 +246,8 @@ impl Access<Api> for SignOn {
 }
 
 /// The access to a GET that starts something, such as a redirect to a provider. `A` admits the caller. The
-/// handler can start it only if the browser came from one of our own pages, so that another site can't start
-/// it in a user's browser.
+/// handler can start the action only if the browser came from one of our own pages, so that another site
+/// can't start it in a user's browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Begins<A>(pub A);
 

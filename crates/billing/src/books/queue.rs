@@ -15,8 +15,8 @@ pub const MAX_BYTES: usize = 64 << 20;
 pub const MAX_BATCH_OPERATIONS: usize = 1_000;
 /// Maximum number of usage events in one transaction, unless a single operation has more.
 const MAX_BATCH_EVENTS: usize = 2_000;
-/// Maximum number of operations of one group in one transaction while other groups are active, because their
-/// operations wait for this transaction and the previous one.
+/// Maximum number of operations of one group in one transaction while other groups are active, because the
+/// operations of the other groups wait for this transaction and the previous one.
 const MAX_GROUP_OPERATIONS: usize = 16;
 /// The time for which a group counts as active after it queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ pub struct CallRest {
 }
 
 /// Returns the difference between the tokens of a call and the charged ones. Each component may have a
-/// separate price, so they are compared one by one. If the price differs from the charged one, everything is
-/// refunded and charged again.
+/// separate price, so components are compared one by one. If the price differs from the charged one,
+/// everything is refunded and charged again.
 pub fn call_rest(total: Tokens, charged: Tokens, is_same_price: bool) -> CallRest {
     let negative = |tokens: Tokens| tokens.checked_neg().unwrap_or_default();
     if !is_same_price {

@@ -403,8 +403,8 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
 pub struct Debt {
     /// The part that is due on the month's invoice.
     pub of_month: Nano,
-    /// The part that is on no invoice and belongs to no open month. It was already charged, so the month's
-    /// invoice includes it in the amount due without charging it again.
+    /// The part that is on no invoice and belongs to no open month. The wallet was already charged for it, so
+    /// the month's invoice only adds it to the amount due.
     pub brought_forward: Nano,
 }
 

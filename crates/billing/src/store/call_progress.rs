@@ -99,8 +99,9 @@ impl FromRow for InterruptedCall {
     }
 }
 
-/// Closes this reservation if it is still expired and its call has progress, which then no longer changes.
-/// Returns the call, even if the reservation was already closed. The wallet must be locked.
+/// Closes this reservation if it is still expired and its call has progress. The progress of a closed
+/// reservation doesn't change. Returns the call, even if the reservation was already closed. The wallet must
+/// be locked.
 pub async fn close(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<InterruptedCall>, db::Error> {
     sql("UPDATE reservations SET closed = 1
          WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NOT NULL

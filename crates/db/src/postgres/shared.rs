@@ -14,8 +14,9 @@ use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, types, unresponsive, wit
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// Up to a fixed number of connections. A statement uses the one with the fewest statements in progress, so
-/// that a connection is opened only when all others are busy, and a hanging one gets no more statements.
+/// Up to a fixed number of connections. A statement uses the connection with the fewest statements in
+/// progress. A connection is therefore opened only when all others are busy, and a hanging connection gets no
+/// more statements.
 pub(super) struct SharedConnections {
     slots: Vec<Slot>,
 }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::clock::MINUTE_MS;
 
 pub(super) const SHARDS: usize = 64;
-/// Maximum number of entries in a shard; a million in total. Beyond it, each new entry evicts an arbitrary
-/// one, so a flood of addresses resets some other meters, but doesn't take more memory.
+/// Maximum number of entries in a shard; a million in total. Beyond this number, each new entry evicts an
+/// arbitrary entry. A flood of addresses therefore resets some meters, but doesn't take more memory.
 pub(super) const MAX_ENTRIES: usize = 1 << 14;
 /// The number of entries below which a shard is swept only by time.
 pub(super) const MIN_SWEEP_LEN: usize = 64;

@@ -1,6 +1,6 @@
 //! A user's standing, which consists of their roles in an organization or a project, together with the
-//! requested row. One statement reads both, because every call needs both, and every change reads both again
-//! under the organization's lock.
+//! requested row. One statement reads the roles and the row, because every call needs both. Every change
+//! reads them again under the organization's lock.
 
 use std::sync::LazyLock;
 

@@ -38,9 +38,9 @@ impl InvoiceRow {
         self.brought_forward.map_or(0, Nano::units)
     }
 
-    /// Returns the debt that is on no invoice because this invoice is void: the amount that it had brought
-    /// forward, and the amount by which its credit notes exceeded its own amount, which is at most a nano for
-    /// each row that they rounded.
+    /// Returns the debt that is on no invoice because this invoice is void: the amount that the invoice had
+    /// brought forward, plus the amount by which its credit notes exceeded it. The latter is at most a nano
+    /// for each row that was rounded.
     pub fn owed_since_void(&self) -> i128 {
         let beyond = self.credited.units().saturating_sub(self.amount.units()).max(0);
         if self.status == "void" { self.brought_forward().saturating_add(beyond) } else { 0 }

@@ -17,8 +17,8 @@ pub const MODEL: &str = "model";
 pub const CALLER: &str = "caller";
 
 /// The limits of a row, which must exceed those of a daily row. SQL halves both numbers of tokens before it
-/// adds and compares them, to avoid an overflow. Halves are rounded toward zero, so their sum is off by at
-/// most one: within the limit, the total fits in 64 bits.
+/// adds and compares them, to avoid an overflow. Halves are rounded toward zero, so the sum of two halves is
+/// off by at most one. Within the limit, the total therefore fits in 64 bits.
 pub(super) const LIMITS: RowLimits =
     RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
 

@@ -55,8 +55,8 @@ pub async fn get(
 }
 
 /// Half of the maximum number of tokens of a total, in absolute value. SQL halves both numbers before it adds
-/// and compares them, to avoid an overflow. Halves are rounded toward zero, so their sum is off by at most
-/// one: within this limit, the total fits in 64 bits.
+/// and compares them, to avoid an overflow. Halves are rounded toward zero, so the sum of two halves is off
+/// by at most one. Within this limit, the total therefore fits in 64 bits.
 const MAX_HALF_TOKENS: i64 = i64::MAX / 2 - 1;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {

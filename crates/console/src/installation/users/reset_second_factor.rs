@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "reset-second-factor",
     title: "Remove the second factor",
-    words: "For a user who has lost both their second factor and their recovery codes. First verify their identity in another way. The authenticator app, passkeys and recovery codes are removed, and the user's sessions end. They can then sign in with their password alone, or request a link to set one. The user is notified by e-mail.",
+    words: "For a user who has lost both their second factor and their recovery codes. First verify their identity in another way. The authenticator app, passkeys and recovery codes are removed, and the user's sessions end. The user can then sign in with their password alone, or request a link to set a password. The user is notified by e-mail.",
     button: "Remove the second factor",
     is_for_others: true,
 };

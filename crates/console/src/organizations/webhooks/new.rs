@@ -37,8 +37,8 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
 
 /// Create a webhook, and show its secret.
 ///
-/// The form contains the sealed id of the webhook, so that it creates only one webhook even if it is sent
-/// several times.
+/// The form contains the sealed id of the webhook, so that submitting the form several times creates only one
+/// webhook.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

@@ -41,8 +41,8 @@ pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> R
 
 /// Rotate the secret of a webhook, and show the new secret.
 ///
-/// The form contains the version of the secret that it replaces, so that it creates only one secret even if
-/// it is sent several times.
+/// The form contains the version of the secret to replace, so that submitting the form several times creates
+/// only one secret.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,

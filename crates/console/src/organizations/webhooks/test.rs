@@ -13,8 +13,8 @@ use crate::page::Page;
 
 /// Send a test to a webhook.
 ///
-/// The form contains the sealed id of the test's event, so that it sends only one event even if it is sent
-/// several times.
+/// The form contains the sealed id of the test's event, so that submitting the form several times sends only
+/// one event.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,

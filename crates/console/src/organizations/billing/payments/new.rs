@@ -48,7 +48,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
 
 /// Create the payment, and redirect to its page.
 ///
-/// The form has an id, so that it makes only one payment even if it is sent several times.
+/// The form has an id, so that submitting the form several times makes only one payment.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

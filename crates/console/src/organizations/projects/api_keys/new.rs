@@ -137,8 +137,8 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
 
 /// Create a key, and show its secret.
 ///
-/// The form contains the sealed id of the key, so that it creates only one key even if it is sent several
-/// times.
+/// The form contains the sealed id of the key, so that submitting the form several times creates only one
+/// key.
 pub async fn create(
     console: Console,
     visit: Visit<ProjectScope>,
