@@ -34,9 +34,9 @@ pub struct ModelList {
     data: Vec<ListedModel>,
     /// `true` if the list has more models in the direction of the page.
     has_more: bool,
-    /// The id of the first model of this page; null if it is empty.
+    /// The id of the first model of this page; null if the page is empty.
     first_id: Option<String>,
-    /// The id of the last model of this page; null if it is empty.
+    /// The id of the last model of this page; null if the page is empty.
     last_id: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct ListedModel {
     /// The id of the base model; null if the model has none.
     parent: Option<String>,
     /// The maximum number of tokens in a prompt and its answer together; null if the operator doesn't specify
-    /// it. For an embedding model, the maximum number of tokens per text.
+    /// it. For an embedding model, the maximum number of tokens per input.
     context_length: Option<i64>,
     /// The maximum number of output tokens; null for an embedding model.
     max_output_tokens: Option<i64>,
@@ -85,18 +85,18 @@ pub enum Capabilities {
 /// The capabilities of a chat model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatCapabilities {
-    /// `true` if it supports chat completions.
+    /// `true` if the model supports chat completions.
     chat: bool,
-    /// `true` if it can stream its answers.
+    /// `true` if the model can stream its answers.
     stream: bool,
-    /// `true` if it can call functions.
+    /// `true` if the model can call functions.
     functions: bool,
 }
 
 /// The capabilities of an embedding model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsCapabilities {
-    /// `true` if it returns embeddings of texts.
+    /// `true` if the model returns embeddings.
     embeddings: bool,
 }
 

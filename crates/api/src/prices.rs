@@ -10,7 +10,7 @@ use kernel::money::Pico;
 /// The current prices of a model's components, for calls that meet the conditions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Price {
-    /// The time from which it applies.
+    /// The time from which the price applies.
     effective_at: Time,
     /// The conditions of the price; null for none.
     conditions: Conditions,

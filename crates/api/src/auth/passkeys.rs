@@ -76,7 +76,7 @@ record! {
         ceremony: Text<4096> = required,
         /// The browser's response, as written by `PublicKeyCredential.toJSON`.
         credential: AnyObject = required,
-        /// A name that helps its owner recognize it.
+        /// A name that helps the owner recognize the passkey.
         name: Name = required,
         /// `true` if a login with the password also requires a second factor from then on; by default for the
         /// first passkey.

@@ -40,7 +40,7 @@ pub const READ: Operation = Operation::new("get_organization_limits");
 
 /// Get the limits of an organization.
 ///
-/// Every member may read them.
+/// Every member may read the limits.
 pub async fn read(
     billing: Billing,
     scope: OrgScope,

@@ -21,11 +21,11 @@ use web::route::Operation;
 /// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Reservation {
-    /// The id by which it is captured, extended and released.
+    /// The id by which the reservation is captured, extended and released.
     pub id: ReservationId,
     /// The amount, in the organization's currency.
     pub amount: Nano,
-    /// The time when it expires.
+    /// The time when the reservation expires.
     pub expires_at: Time,
 }
 

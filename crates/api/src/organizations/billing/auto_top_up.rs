@@ -29,9 +29,10 @@ pub struct AutoTopUp {
     /// The maximum amount charged per calendar month (UTC), including taxes; null for no limit.
     monthly_cap: Option<Nano>,
     /// The reason why nothing is charged although top-up is enabled: `declined`, `authentication_required`,
-    /// `monthly_cap`, `no_payment_method`, `tax_location`, `refunded` or `disputed`; null if it isn't paused.
+    /// `monthly_cap`, `no_payment_method`, `tax_location`, `refunded` or `disputed`; null if the top-up isn't
+    /// paused.
     paused_reason: Option<&'static str>,
-    /// The time when it resumes automatically; null if an owner has to turn it on again.
+    /// The time when the top-up resumes automatically; null if an owner has to turn it on again.
     resumes_at: Option<Time>,
     /// The number of declined charges since the last successful one.
     failures: i64,

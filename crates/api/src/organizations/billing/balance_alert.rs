@@ -23,7 +23,7 @@ use web::route::Operation;
 pub struct BalanceAlert {
     /// The threshold; null if no alert is set.
     below: Option<Nano>,
-    /// The time when the balance dropped below the threshold; null if it isn't below.
+    /// The time when the balance dropped below the threshold; null if the balance isn't below it.
     low_since: Option<Time>,
     /// The posted balance, excluding reserved amounts.
     balance: Nano,

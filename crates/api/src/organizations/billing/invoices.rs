@@ -76,7 +76,7 @@ pub struct Invoice {
     currency: String,
     /// `open`, `paid`, `void` or `uncollectible`.
     status: &'static str,
-    /// The time of payment; null if it isn't paid.
+    /// The time of payment; null if the invoice isn't paid.
     payment_date: Option<Time>,
     /// The lines of the invoice.
     items: Vec<InvoiceItem>,

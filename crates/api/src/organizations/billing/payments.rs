@@ -40,9 +40,9 @@ pub struct Payment {
     currency: String,
     /// The invoice that the payment pays; null for credit.
     invoice_id: Option<InvoiceId>,
-    /// The URL of the payment processor's page for this payment; null when it can no longer be paid.
+    /// The URL of the payment processor's page for this payment; null when the payment can no longer be made.
     checkout_url: Option<String>,
-    /// The sum of its refunds, without tax.
+    /// The sum of the payment's refunds, without tax.
     refunded: Nano,
     /// The sum that banks withhold because of disputes, without tax.
     disputed: Nano,
