@@ -48,7 +48,7 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_completion")
 };
 
-/// Continue a text.
+/// Continue a prompt.
 ///
 /// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. The price
 /// is reserved and charged as for a chat. Several prompts are answered and charged separately.

@@ -1,6 +1,6 @@
 //! An invoice as a printable page: HTML without scripts and without external resources.
 //!
-//! The page is `templates/invoice.html`, which escapes every text; figures are formatted by
+//! The page is `templates/invoice.html`, which escapes every string; figures are formatted by
 //! [`currencies::format`].
 
 use std::sync::LazyLock;

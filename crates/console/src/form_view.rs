@@ -159,7 +159,7 @@ impl FormView {
         }
     }
 
-    /// Returns the mistakes of a field as one text.
+    /// Returns the mistakes of a field as one string.
     pub fn mistake(&self, name: &str) -> Option<String> {
         let of_field = self.mistakes.iter().filter(|mistake| mistake.field == Some(name));
         let sentences: Vec<_> = of_field.map(|mistake| mistake.sentence.as_str()).collect();

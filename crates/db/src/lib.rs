@@ -7,7 +7,7 @@
 //!
 //! To work on both databases, SQL uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0 and 1) and
 //! BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, and `CAST($1 AS BIGINT)` where the context of a parameter doesn't
-//! determine its type. It doesn't use `now()` and ILIKE.
+//! determine its type. SQL uses neither `now()` nor ILIKE.
 //!
 //! - [`Db`] opens a database, begins transactions, backs up and migrates; [`Tx`] runs statements.
 //! - [`Statement`] is an SQL statement with its parameter values. A [`Row`] of the result is read by

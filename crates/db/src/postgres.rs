@@ -327,7 +327,7 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         // Too many connections, statement timeout, lock timeout, deadlock, serialization failure: try again
         // later.
         "53300" | "57014" | "55P03" | "40P01" | "40001" | LOGIN_FAILING => Error::Unavailable(what),
-        // The prepared statement doesn't exist, or already exists: the session isn't the same one as before.
+        // The prepared statement doesn't exist, or already exists: the session isn't the same as before.
         "26000" | "42P05" => Error::Unavailable(format!(
             "{what}: if a pooler shares connections by transaction, {POOL_MODE_ADVICE}"
         )),

@@ -35,8 +35,8 @@ pub(crate) enum Change {
 }
 
 impl Breaker {
-    /// Returns `true` if the upstream may be called. After a pause, one call tries it, and others may not
-    /// until that call has ended.
+    /// Returns `true` if the upstream may be called. After a pause, one call tries the upstream, and no other
+    /// call may until that call has ended.
     pub(crate) fn admits(&self, now_ms: i64) -> bool {
         self.pause.is_none_or(|pause| now_ms >= pause.until_ms && !pause.is_tried)
     }

@@ -1,8 +1,8 @@
 //! The upstream `demo`: models in this process, for a first call on a machine without an inference server.
 //!
-//! Every request gets the same text, which states that it comes from a demo, and every text to embed gets a
-//! vector computed from its bytes. Each word of the prompt and of the answer is a token, so the counts can be
-//! checked by hand. The demo speaks the protocol of vLLM, with a `usage` object in every chunk.
+//! Every request gets the same text, which states that it comes from a demo, and every input of an embeddings
+//! call gets a vector computed from its bytes. Each word of the prompt and of the answer is a token, so the
+//! counts can be checked by hand. The demo speaks the protocol of vLLM, with a `usage` object in every chunk.
 
 mod chunks;
 mod embeddings;
@@ -141,7 +141,7 @@ fn words_in(value: &Value) -> usize {
     }
 }
 
-/// Returns `true` for an array of tokens, which represents a single text.
+/// Returns `true` for an array of tokens, which represents a single input.
 fn has_tokens(value: &Value) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(Value::is_number))
 }

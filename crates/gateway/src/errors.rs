@@ -31,8 +31,8 @@ const HIDDEN: &str = "(hidden)";
 const ACCOUNT_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
 const MIN_ID_CHARS: usize = 8;
 
-/// Returns the message of an upstream's error body, with every text of `secrets` (the host, the host with its
-/// port, the URL) replaced by "upstream"; `None` if the body has none of the known forms:
+/// Returns the message of an upstream's error body, with every string of `secrets` (the host, the host with
+/// its port, the URL) replaced by "upstream"; `None` if the body has none of the known forms:
 ///
 /// * `{"error": {"message": "…"}}`, of OpenAI, vLLM, SGLang and llama.cpp
 /// * `{"object": "error", "message": "…"}`, of older vLLM and SGLang

@@ -106,7 +106,7 @@ impl MediaLoader {
         holder: Holder,
         memory: &Arc<SharedBound>,
     ) -> Result<BTreeMap<&'a str, Content>, LoadError> {
-        // A text is accepted only if every part that refers to its URL can contain text.
+        // Plain text is accepted only if every part that refers to its URL can contain text.
         let mut wanted = BTreeMap::new();
         for media in media {
             let takes_text = !matches!(media.form, Form::Url);

@@ -1,4 +1,4 @@
-//! Names of JSON members, compared in the way of lenient JSON parsers.
+//! Names of JSON members, compared as lenient JSON parsers compare them.
 //!
 //! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an
 //! ASCII letter, and uses the last of several members. Other case-insensitive parsers accept a few more
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 64;
 /// Maximum number of characters of a client's member name that an error message repeats.
 pub(crate) const MAX_SHOWN_CHARS: usize = 64;
 
-/// Returns the listed name that a case-insensitive parser would take `name` for, unless both are identical.
+/// Returns the listed name that a case-insensitive parser would read `name` as, unless both are identical.
 /// The names in the list are ASCII without capital letters.
 pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     // The usual case: lower-case ASCII folds to itself, so it can't be a lookalike of another name.

@@ -100,7 +100,7 @@ const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 /// tokens, or make it refuse the injected ones.
 const STREAM_OPTIONS: [&str; 3] =
     [InjectedField::IncludeUsage.as_str(), InjectedField::ContinuousUsage.as_str(), INCLUDE_OBFUSCATION];
-/// An option of OpenAI's API that pads events, so that their lengths don't reveal their texts. The gateway
+/// An option of OpenAI's API that pads events, so that their lengths don't reveal their text. The gateway
 /// doesn't read it.
 const INCLUDE_OBFUSCATION: &str = "include_obfuscation";
 
@@ -294,7 +294,7 @@ impl ModelRequest {
         let Contents { items, parts, .. } = self.contents;
         let items = items.max(1).saturating_mul(ITEM_TEMPLATE_TOKENS);
         let template = match self.operation {
-            // Texts have no template, only special tokens at the beginning and the end.
+            // Inputs have no template, only special tokens at the beginning and the end.
             Operation::Completions | Operation::Embeddings => items,
             Operation::ChatCompletions | Operation::Responses | Operation::Messages => {
                 TEMPLATE_TOKENS.saturating_add(items)

@@ -42,7 +42,7 @@ const UNKNOWN_KEY: &str = "unknown field `";
 /// The start of serde's message about a missing key.
 const MISSING_KEY: &str = "missing field `";
 
-/// Parses a text.
+/// Parses a document.
 ///
 /// # Errors
 /// The text isn't TOML.

@@ -27,7 +27,7 @@ pub fn fold(text: &str) -> String {
 }
 
 /// Returns `true` for control characters, line and paragraph separators, and the marks that override the
-/// direction of text, which can make a text look like another one (Unicode TR 36, section 2.6).
+/// direction of text, which can make a string look like another one (Unicode TR 36, section 2.6).
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

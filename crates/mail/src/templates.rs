@@ -40,7 +40,7 @@ pub struct Letter<'a> {
     pub at: Time,
 }
 
-/// A text from a user. It is written on one line and without links.
+/// Text from a user. It is written on one line and without links.
 struct Name<'a>(&'a str);
 
 impl fmt::Display for Name<'_> {

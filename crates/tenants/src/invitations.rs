@@ -42,7 +42,7 @@ pub struct New {
     pub email: Name,
     /// The guest's role; `None` for the organization's `default_role`.
     pub role: Option<OrganizationRole>,
-    /// A text for the guest.
+    /// A message to the guest.
     pub message: Option<String>,
 }
 

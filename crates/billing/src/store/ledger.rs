@@ -25,7 +25,7 @@ pub enum Movement {
     CreditExpiry,
     /// A month's volume discount.
     Discount,
-    /// A payment came in, or went back to its payer.
+    /// A payment came in, or was returned to its payer.
     Payment,
     /// An invoice was voided.
     Void,

@@ -76,7 +76,7 @@ impl Drop for UnderWay<'_> {
 struct Slot {
     connector: Connector,
     begin: Begin,
-    /// The number of statements in progress on it.
+    /// The number of statements in progress on the connection.
     under_way: AtomicUsize,
     /// Locked while the messages of a transaction are sent.
     sending: Mutex<()>,

@@ -30,7 +30,7 @@ pub(crate) struct Transaction {
     begin: Begin,
     /// `true` until something is sent; `BEGIN` is sent with the first statement.
     unsent: bool,
-    /// `true` from the begin of the transaction until it is known to have ended.
+    /// `true` from the beginning of the transaction until it is known to have ended.
     open: bool,
     deferred: Vec<Statement>,
     primary: Arc<Primary>,
@@ -108,8 +108,8 @@ impl Transaction {
         answer
     }
 
-    /// Sends the begin with the first statements. If an idle connection turns out to be closed, nothing has
-    /// run yet, so the next connection is tried. After a restart of the server, all of them may be closed. An
+    /// Sends `BEGIN` with the first statements. If an idle connection turns out to be closed, nothing has run
+    /// yet, so the next connection is tried. After a restart of the server, all of them may be closed. An
     /// unresponsive server isn't tried again, because it wouldn't respond on another connection either.
     async fn begin_and_send(
         &mut self,

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     path: Box<Path>,
     /// For readers: the generation of the file, see [`super::Sqlite`].
     pub(super) generation: u64,
-    /// Cached data by static text.
+    /// Cached data of statements, by their static SQL.
     cached: HashMap<&'static str, CachedText>,
     /// Set by an error after which only a new connection sees the current file.
     pub(super) broken: bool,

@@ -148,7 +148,7 @@ impl<'a> Data<'a> {
         BASE64.decode(start).unwrap_or_default()
     }
 
-    /// Returns the content if it is a text.
+    /// Returns the content if it is text.
     fn text(&self) -> Option<Cow<'a, str>> {
         if !self.media_type.contains("base64") && !self.media_type.is_empty() {
             return Some(Cow::Borrowed(self.base64));

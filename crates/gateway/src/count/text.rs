@@ -1,4 +1,4 @@
-//! Tokens of a text that no upstream has counted, estimated from its characters.
+//! Tokens of text that no upstream has counted, estimated from its characters.
 //!
 //! Tokenizers differ: the same Georgian text has 1,200 tokens in one tokenizer and 7,400 in another. The
 //! weights below are between those of four common tokenizers (o200k, cl100k, Llama 3, Qwen 2.5), so that an
@@ -19,7 +19,7 @@ impl TextTokens {
         Self { thousandths: tokens.saturating_mul(1_000) }
     }
 
-    /// Estimates the tokens of a text.
+    /// Estimates the tokens of the text.
     pub fn of(text: &str) -> Self {
         let mut thousandths: i64 = 0;
         let mut before = Class::Space;
@@ -30,7 +30,7 @@ impl TextTokens {
             thousandths += class.weight(before, word_length);
             before = class;
         }
-        // A text that isn't empty is at least a part of a token.
+        // Text that isn't empty is at least a part of a token.
         Self { thousandths: if text.is_empty() { 0 } else { thousandths.max(1) } }
     }
 

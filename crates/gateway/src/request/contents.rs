@@ -46,7 +46,7 @@ pub struct Contents {
 pub(super) struct ContentsValue {
     pub(super) contents: Contents,
     /// The value that stands in for the contents when their type and length are checked. An array is
-    /// represented by an array whose only item is the number of texts.
+    /// represented by an array whose only item is the number of inputs.
     pub(super) stand_in: Json<'static>,
 }
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for ContentsValue {
 #[derive(Default)]
 struct Counted {
     contents: Contents,
-    /// `true` if some items are tokens, which together form one text.
+    /// `true` if some items are tokens, which together form one input.
     has_tokens: bool,
     kind: ValueKind,
 }
@@ -213,7 +213,7 @@ impl<'de> Gather<'de> for Item {
     }
 }
 
-/// `true` if the value is a token of a text.
+/// `true` if the value is a token.
 #[derive(Default)]
 struct IsToken(bool);
 

@@ -218,7 +218,7 @@ impl Field for MessageList {
     }
 }
 
-/// A text, or an array with at least one text or other item.
+/// A string, or an array with at least one string or other item.
 struct Texts;
 
 impl Field for Texts {

@@ -1,7 +1,7 @@
 //! The parts of a request that aren't text: its fields, tools, references and media. They are collected in
 //! one pass over the body; [`policy`](super::policy) decides which of them are forwarded.
 //!
-//! Names are compared in the way of lenient parsers ([`names`](crate::names)), in the objects whose members
+//! Names are compared as lenient parsers compare them ([`names`](crate::names)), in the objects whose members
 //! are known: the request itself, the items of a conversation, the parts of their contents, and tools. The
 //! members of objects that users define, such as function calls and schemas, aren't checked.
 
@@ -73,7 +73,7 @@ impl Survey {
     /// Reads a body, which is a JSON object and not nested too deeply.
     ///
     /// # Errors
-    /// 400 `unsupported_parameter` for a name that another parser would take for a known name. 400 for too
+    /// 400 `unsupported_parameter` for a name that another parser would read as a known name. 400 for too
     /// many members or tools, or for a name with an unpaired surrogate.
     pub(super) fn read(operation: Operation, body: &str) -> Result<Self, Error> {
         let mut walker =
@@ -113,7 +113,7 @@ impl<'a> Walker<'a> {
         Err(E::custom("refused"))
     }
 
-    /// Refuses a name that another parser would take for one of `names`. The path of the object is assembled
+    /// Refuses a name that another parser would read as one of `names`. The path of the object is assembled
     /// only in that case.
     fn check_name<E: serde::de::Error>(
         &mut self,

@@ -35,7 +35,7 @@ pub struct Attributes {
     /// The name, of 1 to 100 characters.
     #[schemars(with = "String")]
     pub name: Name,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     pub description: Option<String>,
     /// The permissions of the key.
     pub permissions: Permissions,

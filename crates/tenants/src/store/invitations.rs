@@ -23,7 +23,7 @@ pub struct NewInvitation<'a> {
     /// The folded address, for comparisons.
     pub email_folded: &'a str,
     pub role: OrganizationRole,
-    /// A text for the guest.
+    /// A message to the guest.
     pub message: Option<&'a str>,
     pub invited_by: UserId,
     pub expires_at: Time,

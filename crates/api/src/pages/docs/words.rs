@@ -1,10 +1,10 @@
 //! Text in which some parts are code.
 
-/// A text in which the parts between backticks are code.
+/// Text in which the parts between backticks are code.
 #[derive(Clone, Debug, Default)]
 pub struct Words(Vec<Piece>);
 
-/// A part of a text.
+/// A part of the text.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub is_code: bool,

@@ -212,7 +212,7 @@ where
     all
 }
 
-/// Shares a text with the previous event if both are equal, because a batch often repeats texts.
+/// Shares a string with the previous event if both are equal, because a batch often repeats strings.
 fn share(text: &mut Arc<str>, before: &Arc<str>) {
     if text == before {
         *text = Arc::clone(before);

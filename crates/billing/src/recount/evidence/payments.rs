@@ -68,7 +68,7 @@ pub struct ReturnRow {
     /// The id at Stripe.
     pub stripe_id: Option<String>,
     pub payment_id: String,
-    /// The amount that went back to the payer or the bank, including tax; zero for a refund that failed.
+    /// The amount that was returned to the payer or the bank, including tax; zero for a refund that failed.
     pub amount_minor: i64,
     pub tax_minor: i64,
     /// The minimum number of times that the refund or dispute was booked.
