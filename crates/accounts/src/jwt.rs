@@ -314,7 +314,7 @@ impl Keyset {
     }
 
     /// Returns [`JwtError::UnknownKey`] for a header that is valid except that its key id is unknown, and
-    /// [`JwtError::Invalid`] for every other text.
+    /// [`JwtError::Invalid`] for any other string.
     fn missing_key_error(&self, header: &str, kind: TokenKind) -> JwtError {
         let unknown = || {
             let header = String::from_utf8(URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
@@ -359,7 +359,7 @@ struct ClaimsJson<'a> {
     exp: i64,
 }
 
-/// Reads claims; `None` unless [`claims_json`] would write exactly this text for them.
+/// Reads claims; `None` unless [`claims_json`] would write exactly this string for them.
 fn read_claims(payload: &[u8]) -> Option<Claims> {
     let wire: ClaimsJson<'_> = serde_json::from_slice(payload).ok()?;
     let claims = Claims {

@@ -1,5 +1,5 @@
-//! The regular audit. One replica runs it every `audit.every_hours` hours, and pauses for as long as it
-//! works.
+//! The regular audit. One replica runs it every `audit.every_hours` hours. After each organization, it pauses
+//! for as long as the check took.
 //!
 //! The result is stored in the database, so that all replicas report the same and a restart loses nothing.
 //! The same transaction queues the events about new drifts for the operator's webhooks.

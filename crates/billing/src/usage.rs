@@ -126,9 +126,9 @@ impl Caller {
 }
 
 impl Event {
-    /// Returns a hash of all fields that two events with the same id must agree on. Texts are preceded by
-    /// their lengths, so that different contents can't give the same input. Fields that were added to the
-    /// format later are hashed only if they are present, so that older events keep their hash.
+    /// Returns a hash of all fields that two events with the same id must agree on. Strings are preceded by
+    /// their lengths, so that different contents can't result in the same input. Fields that were added to
+    /// the format later are hashed only if they are present, so that older events keep their hash.
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
@@ -208,7 +208,7 @@ pub(crate) async fn record_uncounted(
     // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    // The events that go through the queue of writes, and the outcomes of the others with their places.
+    // The events that go through the queue of writes, and the outcomes of the others with their positions.
     let (mut sent, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     let mut unpriced = Vec::new();
     for (place, CostedEvent { mut event, cost }) in events.enumerate() {

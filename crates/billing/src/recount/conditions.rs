@@ -79,7 +79,7 @@ pub fn is_possible(
     };
     let may_have = |prompt: i128| TIERS.iter().any(|tier| is_chosen(tier, prompt));
     match prompts {
-        // Then it is possible for all numbers in between, because a price applies to a single range of
+        // The price is then possible for all numbers in between, because a price applies to a single range of
         // numbers of tokens.
         Some((fewest, most)) => may_have(fewest) && may_have(most),
         None => {

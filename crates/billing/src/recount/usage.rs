@@ -104,8 +104,8 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
 }
 
 /// Checks the charged requests: a call is charged as one request if the price has a component for requests,
-/// and as none otherwise. The rest of a call is charged as a request only if the whole call is charged again
-/// at another price.
+/// and otherwise as no request. The rest of a call is charged as a request only if the whole call is charged
+/// again at another price.
 fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
     let priced = i128::from(price.parts.contains_key(REQUEST));
     let is_right = |(place, requests): &&(EventPlace, i128)| match place {

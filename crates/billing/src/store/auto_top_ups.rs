@@ -1,6 +1,6 @@
 //! Requests of automatic top-ups: rows of `payments`, added in the transaction that lowers a wallet below its
 //! threshold. The crate `payments` charges them, and makes all other writes to these tables. Billing can't
-//! call it, because it depends on billing.
+//! call `payments`, because `payments` depends on billing.
 
 use crate::store::wallets::{Wallet, nano};
 use db::{Tx, sql};

@@ -1,6 +1,6 @@
 //! Stripe's pages on which customers pay. They end in the transaction that makes them unnecessary. The crate
-//! `payments` runs the tasks, and makes all other writes to these tables. Billing can't call it, because it
-//! depends on billing.
+//! `payments` runs the tasks, and makes all other writes to these tables. Billing can't call `payments`,
+//! because `payments` depends on billing.
 
 use db::{Tx, sql};
 use kernel::clock::Time;

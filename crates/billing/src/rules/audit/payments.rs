@@ -55,7 +55,7 @@ pub fn payments(rows: &[PaymentRow], ledger: &LedgerSums) -> Vec<Drift> {
 
 /// Checks that the returned amount of each payment is the sum of its refunds and disputes, and that it
 /// consists of at most the payment's amount and tax. The total may exceed the payment, because a bank may
-/// take an amount that was already refunded. Then its parts have no maximum.
+/// take an amount that was already refunded. In this case, the parts have no maximum.
 pub fn returned(rows: &[PaymentRow]) -> Vec<Drift> {
     let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.cause.is_empty()) {

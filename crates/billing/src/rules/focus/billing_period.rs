@@ -26,8 +26,8 @@ pub struct BillingPeriod {
 }
 
 impl BillingPeriod {
-    /// Merges two periods into one for the organizations of both. It is open until it is closed for all of
-    /// them.
+    /// Merges two periods into one for the organizations of both. The merged period is open until it is
+    /// closed for all of these organizations.
     #[must_use]
     pub fn merge(self, other: &Self) -> Self {
         let closed_at = self.closed_at.zip(other.closed_at).map(|(one, other)| one.max(other));
