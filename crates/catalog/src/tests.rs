@@ -128,7 +128,8 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (
             model("description = \"\""),
-            "c:10: model `m`: `description`: expected a string of 1 to 1000 characters on one line, found \"\"",
+            "c:10: model `m`: `description`: expected a string of 1 to 1000 characters on one line, found \
+             \"\"",
         ),
         (model("dimension = 8"), "c:11: model `m`: `dimension`: only embedding models have one"),
         (model("kind = \"embeddings\"\nprices = []"), "c:1: model `m`: the key `dimension` is missing"),

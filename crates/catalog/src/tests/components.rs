@@ -129,7 +129,8 @@ fn wrong_components_and_conditions_are_refused() {
         ),
         (
             vec!["service_tier = \"flex\"", "above_prompt_tokens = 5"],
-            format!("c:10: model `m`: `prices`: from {at} on, every price has conditions: add a price without conditions for all other calls"),
+            format!("c:10: model `m`: `prices`: from {at} on, every price has conditions: add a price \
+                     without conditions for all other calls"),
         ),
         (vec!["", "hours = [\"mon\", \"8-9\"]"], format!("c:10: model `m`: `hours`: {hours}; entry 2 is invalid")),
         (vec!["", "hours = []"], format!("c:10: model `m`: `hours`: {hours}, found a list")),

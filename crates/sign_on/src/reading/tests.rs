@@ -61,7 +61,8 @@ fn all_mistakes_are_reported_at_once() {
     let expected = [
         "p.toml:1: unknown key `providres` (did you mean `providers`?): write `[[providers]]` and its keys below",
         "p.toml:2: provider `Confirm!`: the key `client_id` is missing: write the client's id, as the provider gave it",
-        "p.toml:2: provider `Confirm!`: the key `name` is missing: write a button label of 1 to 40 characters",
+        "p.toml:2: provider `Confirm!`: the key `name` is missing: write a button label of 1 to 40 \
+         characters",
         "p.toml:3: provider `Confirm!`: `id`: expected 1 to 32 lower-case letters, digits and `-`, such as \"google\", found \
          \"Confirm!\"",
         "p.toml:4: provider `Confirm!`: `issuer`: expected a URL that starts with `https://` (`http://` on this machine only), \
