@@ -41,6 +41,7 @@ mod metrics;
 mod openapi;
 mod operators;
 mod pages;
+mod pooler;
 mod races;
 mod readiness;
 mod service;

@@ -31,4 +31,5 @@ mod books_model;
 mod first_credit;
 mod payments;
 mod payments_model;
+mod pooler;
 mod stripe;

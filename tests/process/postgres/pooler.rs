@@ -1,14 +1,13 @@
 //! PostgreSQL behind a pooler, which assigns its sessions to transactions or to connections.
 
-use std::process::Command;
-
 use futures_util::future::join_all;
 use tokio::time::{Duration, Instant};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 use tollkeeper::db::{Db, Error, Settings, Tx, sql};
 
 use super::database_of;
-use support::postgres::{Cluster, Pooler, through_poolers};
+use support::pooler_stories::run_through_a_pooler;
+use support::postgres::{Cluster, Pooler};
 use support::process::{Start, until};
 use support::replicas::Replicas;
 use support::world::{Folder, runtime};
@@ -235,35 +234,12 @@ fn pooler_by_session_needs_no_parameter(_: Database) {
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
 }
 
-/// The tests that run again with a pooler in front of every database: values, locks and races, the API, the
-/// close of a month, and three replicas whose clients use another replica for each request.
-const STORIES: &[&str] = &[
-    "db::",
-    "audit::",
-    "races::",
-    "api::auth::from_registration",
-    "api::api_keys::",
-    "api::usage::",
-    "billing::endings::",
-    "billing::jobs::",
-    "isolation::journey::",
-    "isolation::revocation::revocations",
-    "isolation::spending::",
-];
-/// The tests that don't work through a pooler. While the server is down, they keep as many transactions open
-/// as the pool has connections.
-const OTHER_STORIES: &[&str] = &["db::faults::pool_recovers", "db::deferred::dead_connections"];
-
 #[on_postgres]
 fn stories_run_through_a_pooler(_: Database) {
-    let Some(cluster) = Cluster::shared() else { return };
-    if through_poolers().is_some() || cluster.pooler("transaction", 4).is_none() {
-        return;
-    }
-    let mut again = Command::new(std::env::current_exe().unwrap());
-    again.env("TOLLKEEPER_TEST_POOLER", "4").args(STORIES).args(["--test-threads", "2"]);
-    again.args(OTHER_STORIES.iter().flat_map(|story| ["--skip", story]));
-    let ended = again.output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success() && said.contains(" passed"), "{said}");
+    let stories =
+        ["database::", "replicas::journey::", "replicas::revocation::revocations", "replicas::spending::"];
+    // These don't work through a pooler. While the server is down, they keep as many transactions open as the
+    // pool has connections.
+    let skipped = ["database::faults::pool_recovers", "database::deferred::dead_connections"];
+    run_through_a_pooler(&stories, &skipped);
 }

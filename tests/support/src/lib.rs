@@ -18,6 +18,7 @@ pub mod identity_provider;
 pub mod llamacpp;
 pub mod node;
 pub mod outage;
+pub mod pooler_stories;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
