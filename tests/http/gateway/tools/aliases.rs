@@ -1,0 +1,61 @@
+//! Aliases of models (docs/contract/models.md#aliases).
+
+use serde_json::json;
+use tollkeeper::db::sql;
+
+use super::{answer_all, chat, last_body, message, with_model};
+
+use support::{Database, on_each_database};
+
+#[on_each_database]
+fn aliases_are_called_and_charged_as_their_model(database: Database) {
+    with_model(database, "aliases = [\"gpt-5\", \"claude-sonnet-4-5\"]", async |scene| {
+        answer_all(scene);
+        let mut body = message();
+        body["model"] = json!("claude-sonnet-4-5");
+        let answer = scene.call("/v1/messages", &body).bare().await;
+        assert_eq!(answer["model"], "claude-sonnet-4-5");
+        assert_eq!(last_body(scene)["model"], "org/engine-model");
+        // A key that is restricted to the model has its aliases, and no other.
+        let one = json!({"name": "one", "restrictions": {"models": ["tool-1"]}});
+        let (_, one) = scene.world.key(&scene.ada, &scene.place, &one).await;
+        let other = json!({"name": "other", "restrictions": {"models": ["chat-2"]}});
+        let (_, other) = scene.world.key(&scene.ada, &scene.place, &other).await;
+        let mut body = chat();
+        body["model"] = json!("gpt-5");
+        scene.world.post("/v1/chat/completions", &body).bearer(&one).bare().await;
+        let refused = scene.world.post("/v1/chat/completions", &body).bearer(&other).refused().await;
+        assert_eq!(refused, (403, "model_not_allowed".to_owned()));
+        let by_alias = json!({"name": "alias", "restrictions": {"models": ["gpt-5"]}});
+        let path = format!("{}/api-keys", scene.place.project_path());
+        let refused = scene.world.post(&path, &by_alias).bearer(&scene.ada.access_token).send().await;
+        assert_eq!(refused.status, 400, "restrictions name models by id: {}", refused.text);
+        // Usage that another server reports under an alias is the model's as well.
+        let (key_id, key) = scene.world.key(&scene.ada, &scene.place, &json!({"name": "reported"})).await;
+        let question = json!({"credential": key, "operation": "chat", "model": "gpt-5", "reserve": false});
+        let decision = scene.world.ask("/service/v1/authorize", &question).bare().await;
+        assert_eq!((&decision["allowed"], &decision["model"]), (&json!(true), &json!("gpt-5")));
+        let event = json!({"id": "1", "source": "own", "time": scene.world.clock.now().to_string(), "api_key_id": key_id,
+            "model": "gpt-5", "kind": "chat", "prompt_tokens": 5, "completion_tokens": 6});
+        for expected in ["accepted", "duplicate"] {
+            let results = scene.world.ask("/service/v1/usage", &json!({"events": [event]})).bare().await;
+            assert_eq!(results["results"][0]["status"], expected, "{results}");
+        }
+        let mut tx = scene.world.app.db.read().await.unwrap();
+        let text = "SELECT model, prompt_tokens FROM usage_events ORDER BY prompt_tokens";
+        let used: Vec<(String, i64)> = sql(text).all(&mut tx).await.unwrap();
+        drop(tx);
+        assert_eq!(used, [1, 1, 5].map(|tokens| ("tool-1".to_owned(), tokens)));
+        // They are listed where that is asked for.
+        let ids = async |path: &str| {
+            let list = scene.world.get(path).bearer(&scene.key).bare().await;
+            let data = list["data"].as_array().unwrap().clone();
+            data.iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids("/v1/models").await, ["chat-1", "embed-1", "chat-2", "tool-1"]);
+        let with_aliases = ["chat-1", "embed-1", "chat-2", "tool-1", "gpt-5", "claude-sonnet-4-5"];
+        assert_eq!(ids("/v1/models?aliases=true").await, with_aliases);
+        let one = scene.world.get("/v1/models/gpt-5").bearer(&scene.key).bare().await;
+        assert_eq!((&one["id"], &one["root"]), (&json!("gpt-5"), &json!("tool-1")));
+    });
+}
