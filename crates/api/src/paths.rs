@@ -19,16 +19,20 @@ const MODEL_CALLS: [&str; 5] =
 /// The path of the model catalog. Its answers have no envelope, because the SDKs of model providers read
 /// them.
 const MODELS: &str = "/v1/models";
-/// The methods of Gemini's API that have a body.
-const GEMINI_METHODS: [&str; 7] = [
-    "generateContent",
-    "streamGenerateContent",
-    "embedContent",
-    "batchEmbedContents",
-    "countTokens",
-    "predict",
-    "batchGenerateContent",
+/// The methods of Gemini's API that have a body, with what to call instead.
+const GEMINI_METHODS: [(&str, &str); 7] = [
+    ("generateContent", GEMINI_CHAT),
+    ("streamGenerateContent", GEMINI_CHAT),
+    ("batchGenerateContent", GEMINI_CHAT),
+    ("predict", GEMINI_CHAT),
+    ("embedContent", GEMINI_EMBEDDINGS),
+    ("batchEmbedContents", GEMINI_EMBEDDINGS),
+    ("countTokens", "`POST /v1/messages/count_tokens` in Anthropic's format"),
 ];
+const GEMINI_CHAT: &str = "`POST /v1/chat/completions` in OpenAI's format";
+const GEMINI_EMBEDDINGS: &str = "`POST /v1/embeddings` in OpenAI's format";
+/// The versions of Gemini's API that aren't also versions of this one.
+const GEMINI_VERSIONS: [&str; 3] = ["/v1alpha/", "/v1beta/", "/v1beta1/"];
 /// The path of messages. Their errors have the format of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of HTML pages.
@@ -69,18 +73,20 @@ pub fn is_model_path(path: &str) -> bool {
 }
 
 /// Returns the error for a request without a route. A request in the format of Gemini's API, whose SDKs put
-/// the method after a colon, gets a hint about the supported API.
+/// the method after a colon, gets a hint about what to call instead.
 pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
     let last = path.rsplit('/').next().unwrap_or_default();
-    let is_gemini = method == Method::POST
-        && last.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
-        || path.starts_with("/v1beta/");
-    if !is_gemini {
-        return code.into();
-    }
-    Error::new(Code::UnknownPath).message(
-        "Gemini's API isn't supported. Call `POST /v1/chat/completions` in OpenAI's format with the same key.",
-    )
+    let named = last.rsplit_once(':').filter(|_| method == Method::POST);
+    let named = named.and_then(|(_, name)| GEMINI_METHODS.iter().find(|(known, _)| *known == name));
+    let version = GEMINI_VERSIONS.into_iter().find_map(|version| path.strip_prefix(version));
+    let instead = match (named, version) {
+        (Some((_, instead)), _) => *instead,
+        (None, Some(rest)) if is_below(rest, "models") && method == Method::GET => "`GET /v1/models`",
+        (None, Some(_)) => GEMINI_CHAT,
+        (None, None) => return code.into(),
+    };
+    Error::new(Code::UnknownPath)
+        .message(format!("Gemini's API isn't supported. Call {instead} with the same key."))
 }
 
 /// Returns the limits of a body under this path.

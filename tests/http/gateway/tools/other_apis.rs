@@ -1,5 +1,6 @@
 //! Requests that tools make of the APIs that they were written for.
 
+use http::Method;
 use serde_json::json;
 
 use super::{answer_all, chat};
@@ -58,19 +59,41 @@ fn paths_of_other_apis_answer_in_openais_form(database: Database) {
             assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_path"), "{path}");
             assert_eq!(answer.json().as_object().unwrap().len(), 1, "{path}: {}", answer.text);
         }
-        for path in [
-            "/v1/models/chat-1:generateContent",
-            "/v1beta/models/chat-1:streamGenerateContent?alt=sse",
-            "/v1beta/models/chat-1:countTokens",
+        // Those of messages are read by Anthropic's SDKs.
+        let answer = world.post("/v1/messages/batches", &json!({})).header("x-api-key", &scene.key).send().await;
+        let error = answer.json();
+        assert_eq!((answer.status, &error["type"]), (404, &json!("error")), "{}", answer.text);
+        assert_eq!(
+            (&error["error"]["type"], &error["error"]["code"]),
+            (&json!("not_found_error"), &json!("unknown_path"))
+        );
+        for (method, path, instead) in [
+            (Method::POST, "/v1/models/chat-1:generateContent", "POST /v1/chat/completions"),
+            (
+                Method::POST,
+                "/v1beta/models/chat-1:streamGenerateContent?alt=sse",
+                "POST /v1/chat/completions",
+            ),
+            (Method::POST, "/v1/models/embed-1:batchEmbedContents", "POST /v1/embeddings"),
+            (Method::POST, "/v1beta/models/embed-1:embedContent", "POST /v1/embeddings"),
+            (Method::POST, "/v1beta/models/chat-1:countTokens", "POST /v1/messages/count_tokens"),
+            (Method::GET, "/v1beta/models?pageSize=50", "GET /v1/models"),
+            (Method::GET, "/v1beta/models/chat-1", "GET /v1/models"),
+            (Method::GET, "/v1alpha/models", "GET /v1/models"),
+            (Method::POST, "/v1beta/cachedContents", "POST /v1/chat/completions"),
         ] {
-            let answer =
-                world.post(path, &json!({"contents": []})).header("x-goog-api-key", &scene.key).send().await;
+            let call = world.call(method, path).header("x-goog-api-key", &scene.key);
+            let answer = call.json(&json!({"contents": []})).send().await;
             assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_path"), "{path}");
+            assert_eq!(answer.json().as_object().unwrap().len(), 1, "{path}: {}", answer.text);
             let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
-            assert!(message.contains("/v1/chat/completions"), "{path}: {message}");
+            assert!(message.contains(&format!("Call `{instead}`")), "{path}: {message}");
         }
         let other = world.post("/v1/models/chat-1", &json!({})).bearer(&scene.key).send().await;
         assert_eq!((other.status, other.code().as_str()), (405, "method_not_allowed"));
-        assert_eq!(world.call(http::Method::HEAD, "/api/hello").send().await.status, 200);
+        // Claude Code calls this without a credential.
+        let head = world.call(Method::HEAD, "/api/hello").send().await;
+        assert_eq!((head.status, head.text.as_str()), (200, ""));
+        assert_eq!(world.get("/api/hello").bare().await, json!({"message": "hello"}));
     });
 }
