@@ -136,7 +136,8 @@ fn describe(permission: Permission) -> AccessDoc {
 }
 
 /// Converts the header `x-api-key` of Anthropic's SDKs to a bearer token. A bearer token may be sent with it
-/// if both are the same.
+/// if both are the same. An empty credential counts as none, because programs send one if the variable with
+/// the key is empty.
 ///
 /// # Errors
 /// 401 if the header is sent several times; 400 if another credential is sent with it.
@@ -147,15 +148,25 @@ pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
         let message = "Send one `x-api-key` header, not several.";
         return Err(Error::new(Code::MissingCredentials).message(message));
     }
-    if call.headers.contains_key(header::AUTHORIZATION) {
-        let is_same = call.bearer().is_ok_and(|bearer| bearer.as_bytes() == key.as_bytes().trim_ascii());
+    let key = key.as_bytes().trim_ascii();
+    if key.is_empty() {
+        return Ok(());
+    }
+    let mut others = call.headers.get_all(header::AUTHORIZATION).iter();
+    if others.any(|value| !is_empty_credential(value)) {
+        let is_same = call.bearer().is_ok_and(|bearer| bearer.as_bytes() == key);
         return if is_same { Ok(()) } else { Err(Code::ConflictingCredentials.into()) };
     }
-    let bearer = [b"Bearer ", key.as_bytes()].concat();
-    let mut bearer = HeaderValue::from_bytes(&bearer).map_err(Error::internal)?;
+    let mut bearer = HeaderValue::from_bytes(&[b"Bearer ", key].concat()).map_err(Error::internal)?;
     bearer.set_sensitive(true);
     call.headers.insert(header::AUTHORIZATION, bearer);
     Ok(())
+}
+
+/// Returns `true` for the value of `Authorization` with a scheme alone, or without any.
+fn is_empty_credential(value: &HeaderValue) -> bool {
+    let value = value.as_bytes().trim_ascii();
+    value.is_empty() || value.eq_ignore_ascii_case(b"bearer")
 }
 
 /// Counts a call against the rate of reads instead of an API key's own rate. Each key has a rate of reads,
