@@ -116,6 +116,14 @@ fn run_program(mut program: Command) {
     let &["", "v1", "organizations", organization, "projects", project] = ids.as_slice() else {
         panic!("{}", place.project_path)
     };
+    // A person's second organization has no credit.
+    let poor_key = {
+        let post = |path: &str, name: &str| server.post(path, &json!({"name": name})).bearer(&ada.access_token).data();
+        let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+        let projects = format!("/v1/organizations/{}/projects", id(&post("/v1/organizations", "Poor")));
+        let keys = format!("{projects}/{}/api-keys", id(&post(&projects, "Bot")));
+        post(&keys, "key")["key"].as_str().unwrap().to_owned()
+    };
     let models = [
         "svc-1",
         "svc-1-turbo",
@@ -135,6 +143,7 @@ fn run_program(mut program: Command) {
         "no_models_key": key(json!({"name": "chat only", "permissions": ["chat"]})),
         "no_chat_key": key(json!({"name": "models only", "permissions": ["models"]})),
         "one_model_key": key(json!({"name": "svc-1 only", "restrictions": {"models": ["svc-1"]}})),
+        "poor_key": poor_key,
         "slow_key": key(json!({"name": "slow", "restrictions": {"rate_limit": 60}})),
     });
     // The log line of this request comes before those of the program.

@@ -69,6 +69,31 @@ refused(anthropic.NotFoundError, 404, "model_not_found", "not_found_error",
 lowered = key.messages.with_raw_response.create(model="svc-1", messages=hello, max_tokens=5_000)
 assert lowered.headers["x-tollkeeper-max-tokens"] == "4096", lowered.headers
 
+# Without money: an error at once, of the SDK's own class.
+poor = client(api_key=setup["poor_key"])
+for stream in (False, True):
+    refused(anthropic.PaymentRequiredError, 402, "insufficient_quota", "billing_error",
+            lambda: poor.messages.create(model="svc-1", messages=hello, max_tokens=100, stream=stream))
+
+# The list of models, whole and in pages.
+models = key.models.list()
+assert [model.id for model in models] == setup["models"] and not models.has_more, models
+first = models.data[0]
+assert (first.id, first.type, first.display_name, first.created_at.year) == ("svc-1", "model", "svc-1", 2024), first
+paged = key.models.list(limit=3)
+assert len(paged.data) == 3 and paged.has_more and [model.id for model in paged] == setup["models"], paged
+assert key.models.retrieve("svc-1").display_name == "svc-1"
+
+# The demo counts no prompts, so the count is an estimate. It costs nothing, so it needs no money.
+counted = poor.messages.with_raw_response.count_tokens(model="svc-1", messages=hello)
+assert counted.headers["x-tollkeeper-estimated"] == "true", counted.headers
+assert 4 <= counted.parse().input_tokens <= 20, counted.parse()
+refused(anthropic.NotFoundError, 404, "model_not_found", "not_found_error",
+        lambda: key.messages.count_tokens(model="claude-none", messages=hello))
+# Betas have a path of their own.
+beta = key.beta.messages.create(model="svc-1", messages=hello, max_tokens=2, betas=["interleaved-thinking-2025-05-14"])
+assert beta.content[0].text == "This is", beta
+
 # A stream that its server cuts is an error, and no end.
 words = []
 try:

@@ -137,6 +137,29 @@ async function refusedChats() {
   }
 }
 
+/** Without money: an error at once. The SDK has no class for 402. */
+async function withoutMoney() {
+  const poor = client(setup.poor_key);
+  const quota = "insufficient_quota";
+  for (const stream of [false, true]) {
+    const chat = () => poor.chat.completions.create({ model: "svc-1", messages: hello, stream });
+    await refused(OpenAI.APIError, 402, quota, quota, chat);
+    const response = () => poor.responses.create({ model: "svc-1", input: "Hello", stream });
+    await refused(OpenAI.APIError, 402, quota, quota, response);
+  }
+  const vectors = () => poor.embeddings.create({ model: "svc-embedding-1", input: "one" });
+  await refused(OpenAI.APIError, 402, quota, quota, vectors);
+}
+
+/** A limit above the model's is lowered. Organizations of OpenAI, from the environment, mean nothing next to a key. */
+async function loweredLimit() {
+  const elsewhere = client(setup.key, { organization: "org-elsewhere", project: "proj_elsewhere" });
+  const body = { model: "svc-1", messages: hello, max_completion_tokens: 128_000 };
+  const { response } = await elsewhere.chat.completions.create(body).withResponse();
+  assert.equal(response.headers.get("x-tollkeeper-max-tokens"), "4096");
+  assert.equal((await elsewhere.models.retrieve("svc-1")).id, "svc-1");
+}
+
 /** A stream that its server cuts is an error, and no end. */
 async function cutStream() {
   const words = [];
@@ -203,6 +226,8 @@ async function main() {
   await refusals();
   await chats();
   await refusedChats();
+  await withoutMoney();
+  await loweredLimit();
   await cutStream();
   await otherOperations();
   await retries();

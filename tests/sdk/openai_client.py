@@ -164,6 +164,25 @@ for stream in (False, True):
     # The SDK would try it again: a model may get a server.
     refused(openai.InternalServerError, 503, "model_not_served", "api_error", ask(once, "svc-1-turbo"))
 
+# Without money: an error at once. The SDK has no class for 402.
+poor, quota = client(setup["poor_key"]), "insufficient_quota"
+for ask in (
+    lambda: poor.chat.completions.create(model="svc-1", messages=hello),
+    lambda: poor.chat.completions.create(model="svc-1", messages=hello, stream=True),
+    lambda: poor.completions.create(model="svc-1", prompt="Once"),
+    lambda: poor.embeddings.create(model="svc-embedding-1", input="one"),
+    lambda: poor.responses.create(model="svc-1", input="Hello"),
+):
+    refused(openai.APIStatusError, 402, quota, quota, ask)
+
+# A limit above the model's is lowered. Organizations of OpenAI, from the environment, mean nothing next to a key.
+elsewhere = client(setup["key"], organization="org-elsewhere", project="proj_elsewhere")
+raw = elsewhere.chat.completions.with_raw_response.create(model="svc-1", messages=hello, max_tokens=128_000)
+assert raw.headers["x-tollkeeper-max-tokens"] == "4096" and raw.parse().choices[0].message.content == text, raw.headers
+raw = elsewhere.responses.with_raw_response.create(model="svc-1", input="Hello", max_output_tokens=128_000)
+assert raw.headers["x-tollkeeper-max-tokens"] == "4096" and raw.parse().output_text == text, raw.headers
+assert [model.id for model in elsewhere.models.list()] == setup["models"]
+
 # A stream that its server cuts is an error, and no end.
 for ask, word in [
     (lambda model: key.chat.completions.create(model=model, messages=hello, stream=True), lambda chunk: chunk.choices[0].delta.content),
