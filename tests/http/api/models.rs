@@ -218,6 +218,29 @@ fn lists_of_models_have_a_rate_of_their_own(database: Database) {
 }
 
 #[on_each_database]
+fn person_has_one_rate_of_lists_for_all_sessions(database: Database) {
+    let reads = ("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "2");
+    database.run(&[reads], async |world: World| {
+        let ada = world.user("ada").await;
+        let again = world.session(ada.id).await;
+        let list = |token: &str| world.get("/v1/models").bearer(token);
+        list(&ada.access_token).bare().await;
+        list(&again.access_token).bare().await;
+        for token in [&ada.access_token, &again.access_token] {
+            assert_eq!(list(token).refused().await, (429, "rate_limited".to_owned()));
+        }
+        // Reads of management have their own.
+        world.get("/v1/organizations").bearer(&ada.access_token).data().await;
+    });
+    database.run(&[reads, ("TOLLKEEPER_LIMITS__ENABLED", "false")], async |world: World| {
+        let ada = world.user("ada").await;
+        for _ in 0..4 {
+            world.get("/v1/models").bearer(&ada.access_token).bare().await;
+        }
+    });
+}
+
+#[on_each_database]
 async fn key_may_come_as_x_api_key(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
