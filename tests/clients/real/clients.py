@@ -56,6 +56,8 @@ class Client:
     variant: str = ""
     # The client's own messages where it doesn't show those of the server, by scene.
     own_words: dict = dataclasses.field(default_factory=dict)
+    # The row of a library in the page's table of exceptions.
+    library: str = ""
 
 
 CLIENTS = [
@@ -68,21 +70,34 @@ CLIENTS = [
     Client("Continue", "Continue", "continue", tool="--auto"),
     Client("aider", "aider", "aider"),
     Client("llm", "llm", "llm", tool="--functions read_note.py"),
-    Client("openai, Python, chat", "OpenAI's SDK for Python", "openai-python", tool="openai_chat.py"),
-    Client("openai, Python, responses", "OpenAI's SDK for Python", "openai-python", 1, tool="openai_responses.py"),
-    Client("openai, TypeScript", "OpenAI's SDK for TypeScript", "openai-node", tool="openai_chat.mjs"),
-    Client("anthropic, Python", "Anthropic's SDK for Python", "anthropic-python", tool="anthropic_messages.py"),
-    Client("anthropic, TypeScript", "Anthropic's SDK for TypeScript", "anthropic-node", tool="anthropic_messages.mjs"),
-    Client("AI SDK, compatible", "Vercel's AI SDK", "ai-sdk", 0, tool="ai_sdk.mjs", variant="compatible"),
-    Client("AI SDK, openai", "Vercel's AI SDK", "ai-sdk", 1, tool="ai_sdk.mjs", variant="openai"),
-    Client("AI SDK, anthropic", "Vercel's AI SDK", "ai-sdk", 2, tool="ai_sdk.mjs", variant="anthropic"),
-    Client("LangChain, Python", "LangChain for Python", "langchain-python", tool="langchain.py"),
-    Client("LangChain, TypeScript", "LangChain for TypeScript", "langchain-node", tool="langchain.mjs"),
-    Client("Pydantic AI, chat", "Pydantic AI", "pydantic-ai", 0, tool="pydantic_ai_agent.py", variant="openai"),
-    Client("Pydantic AI, anthropic", "Pydantic AI", "pydantic-ai", 1, tool="pydantic_ai_agent.py", variant="anthropic"),
-    Client("LiteLLM", "LiteLLM", "litellm", tool="litellm_chat.py"),
-    Client("Instructor", "Instructor", "instructor", tool="instructor_object.py"),
-    Client("DSPy", "DSPy", "dspy"),
+    Client("openai, Python, chat", "OpenAI's SDK for Python", "openai-python", tool="openai_chat.py",
+           library="OpenAI's SDK and Instructor, Python"),
+    Client("openai, Python, responses", "OpenAI's SDK for Python", "openai-python", 1, tool="openai_responses.py",
+           library="OpenAI's SDK and Instructor, Python"),
+    Client("openai, TypeScript", "OpenAI's SDK for TypeScript", "openai-node", tool="openai_chat.mjs",
+           library="OpenAI's SDK, TypeScript"),
+    Client("anthropic, Python", "Anthropic's SDK for Python", "anthropic-python", tool="anthropic_messages.py",
+           library="Anthropic's SDKs"),
+    Client("anthropic, TypeScript", "Anthropic's SDK for TypeScript", "anthropic-node", tool="anthropic_messages.mjs",
+           library="Anthropic's SDKs"),
+    Client("AI SDK, compatible", "Vercel's AI SDK", "ai-sdk", 0, tool="ai_sdk.mjs", variant="compatible",
+           library="Vercel's AI SDK"),
+    Client("AI SDK, openai", "Vercel's AI SDK", "ai-sdk", 1, tool="ai_sdk.mjs", variant="openai",
+           library="Vercel's AI SDK"),
+    Client("AI SDK, anthropic", "Vercel's AI SDK", "ai-sdk", 2, tool="ai_sdk.mjs", variant="anthropic",
+           library="Vercel's AI SDK"),
+    Client("LangChain, Python", "LangChain for Python", "langchain-python", tool="langchain.py",
+           library="LangChain, Python"),
+    Client("LangChain, TypeScript", "LangChain for TypeScript", "langchain-node", tool="langchain.mjs",
+           library="LangChain, TypeScript"),
+    Client("Pydantic AI, chat", "Pydantic AI", "pydantic-ai", 0, tool="pydantic_ai_agent.py", variant="openai",
+           library="Pydantic AI"),
+    Client("Pydantic AI, anthropic", "Pydantic AI", "pydantic-ai", 1, tool="pydantic_ai_agent.py", variant="anthropic",
+           library="Pydantic AI"),
+    Client("LiteLLM", "LiteLLM", "litellm", tool="litellm_chat.py", library="LiteLLM"),
+    Client("Instructor", "Instructor", "instructor", tool="instructor_object.py",
+           library="OpenAI's SDK and Instructor, Python"),
+    Client("DSPy", "DSPy", "dspy", library="DSPy"),
     Client("promptfoo", "promptfoo", "promptfoo"),
 ]
 

@@ -30,8 +30,8 @@ NPM = {
     "openai-node": ["openai@7.59.0"],
     "anthropic-node": ["@anthropic-ai/sdk@1.10.0"],
     "ai-sdk": ["ai@7.0.173", "@ai-sdk/openai@4.0.118", "@ai-sdk/anthropic@4.0.105", "@ai-sdk/openai-compatible@3.0.92",
-               "zod@4"],
-    "langchain-node": ["@langchain/openai@1.6.0", "@langchain/core@1", "zod@4"],
+               "zod@4.6.7"],
+    "langchain-node": ["@langchain/openai@1.6.0", "@langchain/core@1.4.0", "zod@4.6.7"],
     "promptfoo": ["promptfoo@0.123.1"],
 }
 PIP = {

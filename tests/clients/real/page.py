@@ -29,3 +29,12 @@ def blocks(heading, number=0):
         else:
             runs.append((found[1], found[2]))
     return files, runs[number]
+
+
+def exceptions():
+    """Returns the exceptions of each library in the page's table, by what is wrong: `money`, `key` and `model`."""
+    rows = [line.strip("| ").split(" | ") for line in sections()["When something is wrong"].splitlines()
+            if line.startswith("| ")]
+    head = next(at for at, row in enumerate(rows) if row[0] == "library")
+    return {row[0]: {wrong: re.search(r"`(\w+)`", cell)[1] for wrong, cell in zip(rows[head][1:], row[1:], strict=True)}
+            for row in rows[head + 1:]}

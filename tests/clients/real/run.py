@@ -16,6 +16,7 @@ count differs.
 import argparse
 import decimal
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -28,6 +29,7 @@ sys.dont_write_bytecode = True
 import answers
 import clients
 import install
+import page
 from gateway import MAX_TOKENS, MODEL, PRICES, Tollkeeper
 from proxies import Outside, Recorder
 from start import Start
@@ -45,6 +47,8 @@ FIRST, TOOL, MONEY, KEY, UNKNOWN, RATE = SCENES = (
 )
 CODES = {MONEY: "insufficient_quota", KEY: "invalid_api_key", UNKNOWN: "model_not_found", RATE: "rate_limited"}
 MUST_SHOW = (MONEY, KEY, UNKNOWN)
+# What is wrong, in the words of the page.
+WRONG = {MONEY: "money", KEY: "key", UNKNOWN: "model"}
 
 
 class Setting:
@@ -109,6 +113,11 @@ class Setting:
             self.wrong.append(f"{where}: no call was refused with {CODES[scene]}, but {sorted(run.codes())}")
         elif scene in MUST_SHOW and (run.after_refusal() is None or run.after_refusal() > self.shown_by_all()):
             self.wrong.append(f"{where}: wasn't shown within {self.shown_by_all()} s: {len(run.refusals())} calls")
+        elif client.library and scene in WRONG:
+            # The block of the page doesn't handle exceptions, so the language prints it.
+            name = page.exceptions()[client.library][WRONG[scene]]
+            if not re.search(rf"\b{name}\b", run.output):
+                self.wrong.append(f"{where}: {name}, which docs/tools.md names, isn't raised")
 
     def shown_by_all(self):
         """Returns the number of seconds within which a refusal must be shown."""
