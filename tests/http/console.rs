@@ -23,6 +23,7 @@ mod payments;
 mod playground;
 mod project_members;
 mod projects;
+mod safe_pages;
 mod second_factor;
 mod sent_at_once;
 mod signed_out;

@@ -103,8 +103,8 @@ fn callers(scene: &Scene) -> Vec<Caller> {
     callers
 }
 
-/// Returns two operators, who belong to no organization; the second one has no second factor.
-async fn operators(world: &World, any: &Caller) -> Vec<Caller> {
+/// Returns an operator, who belongs to no organization, and one without a second factor.
+pub(super) async fn operators(world: &World, any: &Caller) -> Vec<Caller> {
     let mut found = Vec::new();
     for (head, meaning, has_factor) in
         [("ope", "an operator", true), ("opw", "an operator without a second factor", false)]
@@ -155,37 +155,7 @@ async fn status(
         *session = Some(world.browser_session(user_id, false).await);
     }
     let (browser, own_session) = session.as_ref().unwrap();
-    let (member, key) = match (&target.member, &target.key) {
-        (Member::Caller, NamedKey::Caller) => (&caller.user_id, &caller.key_id),
-        (Member::Caller, NamedKey::Other(key)) => (&caller.user_id, key),
-        (Member::Other(member), NamedKey::Caller) => (member, &caller.key_id),
-        (Member::Other(member), NamedKey::Other(key)) => (member, key),
-    };
-    let session = match &target.session {
-        NamedSession::Caller => own_session.to_string(),
-        NamedSession::Other(id) => id.clone(),
-    };
-    let path = route
-        .path
-        .replace("{organization_id}", &target.organization)
-        .replace("{project_id}", &target.project)
-        .replace("{key_id}", key)
-        .replace("{member_id}", member)
-        .replace("{invoice_id}", &target.invoice)
-        .replace("{budget_id}", &target.budget)
-        .replace("{payment_id}", &target.payment)
-        .replace("{webhook_id}", &target.webhook)
-        .replace("{delivery_id}", &target.delivery)
-        .replace("{user_id}", &caller.user_id)
-        .replace("{session_id}", &session)
-        .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
-        .replace("{invitation_id}", &target.invitation)
-        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
-        .replace("{provider_id}", "acme")
-        .replace("{*model_id}", "svc-1")
-        .replace("{hash}/{name}", "000000000000/console.css")
-        .replace("{*path}", "no/such/page");
-    assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
+    let path = path_of(route, target, &caller.user_id, &caller.key_id, &own_session.to_string());
     let call = Call::new(&world.public, route.method.clone(), &path).from(&format!("10.0.0.{number}"));
     let call = match caller.head.as_str() {
         "non" => call,
@@ -213,7 +183,51 @@ async fn status(
     if is_sent_to_sign_in && !leads_there.contains(&route.path) { 401 } else { answer.status }
 }
 
-/// Returns the fields of the route's form: valid fields if they do no harm, otherwise none.
+/// Returns a route's path to a target, for a caller with this session and this key.
+pub(super) fn path_of(
+    route: &Route,
+    target: &Target,
+    user_id: &str,
+    key_id: &str,
+    own_session: &str,
+) -> String {
+    let member = match &target.member {
+        Member::Caller => user_id,
+        Member::Other(member) => member,
+    };
+    let key = match &target.key {
+        NamedKey::Caller => key_id,
+        NamedKey::Other(key) => key,
+    };
+    let session = match &target.session {
+        NamedSession::Caller => own_session,
+        NamedSession::Other(id) => id,
+    };
+    let path = route
+        .path
+        .replace("{organization_id}", &target.organization)
+        .replace("{project_id}", &target.project)
+        .replace("{key_id}", key)
+        .replace("{member_id}", member)
+        .replace("{invoice_id}", &target.invoice)
+        .replace("{budget_id}", &target.budget)
+        .replace("{payment_id}", &target.payment)
+        .replace("{webhook_id}", &target.webhook)
+        .replace("{delivery_id}", &target.delivery)
+        .replace("{user_id}", user_id)
+        .replace("{session_id}", session)
+        .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
+        .replace("{invitation_id}", &target.invitation)
+        .replace("{connection_id}", "con_01h2xcejqtf2nbrexx3vqjhp41")
+        .replace("{provider_id}", "acme")
+        .replace("{*model_id}", "svc-1")
+        .replace("{hash}/{name}", "000000000000/console.css")
+        .replace("{*path}", "no/such/page");
+    assert!(!path.contains('{'), "{path}: say here what this parameter stands for");
+    path
+}
+
+/// Returns a form for the route that takes one: a good one where it can do no harm.
 fn form<'a>(path: &str, name: &'a str) -> Vec<(&'a str, &'a str)> {
     if path.ends_with("/organizations/new") { vec![("name", name)] } else { Vec::new() }
 }

@@ -3,13 +3,10 @@
 
 use http::Method;
 use serde_json::json;
-use tollkeeper::console::routes;
-use tollkeeper::db::sql;
 
 use super::{START, connected, person, sessions, username, with_provider};
-use support::console::Browser;
 use support::identity_provider::Jar;
-use support::world::{PASSWORD, World};
+use support::world::PASSWORD;
 use support::{Database, on_each_database};
 
 const NEW: &str = "/console/account/connections/new/acme";
@@ -131,59 +128,32 @@ fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     });
 }
 
-/// Returns all rows of each table as text. For sessions, only their number is returned, because a page
-/// updates the time when its own session was last used.
-async fn contents(world: &World) -> Vec<(String, Option<String>)> {
-    let is_sqlite = world.backend == "sqlite";
-    let mut tx = world.app.db.read().await.unwrap();
-    let tables = if is_sqlite {
-        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-    } else {
-        "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
-    };
-    let tables: Vec<(String,)> = sql(tables).all(&mut tx).await.unwrap();
-    let mut contents = Vec::new();
-    for (table,) in tables {
-        let query = if table == "sessions" {
-            "SELECT CAST(COUNT(*) AS TEXT) FROM sessions".to_owned()
-        } else if is_sqlite {
-            let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
-            let columns: Vec<(String,)> = sql(columns).all(&mut tx).await.unwrap();
-            let row = columns.into_iter().map(|(column,)| column).collect::<Vec<_>>().join(" || ',' || ");
-            format!("SELECT group_concat(line, ';') FROM (SELECT {row} AS line FROM {table} ORDER BY 1)")
-        } else {
-            format!(
-                "SELECT string_agg(CAST(one AS TEXT), ';' ORDER BY CAST(one AS TEXT)) FROM {table} AS one"
-            )
-        };
-        let (rows,): (Option<String>,) = sql(query).one(&mut tx).await.unwrap();
-        contents.push((table, rows));
-    }
-    contents
-}
-
-/// A page of the console sets no session cookie and changes nothing when another site opens it.
+/// The browser is signed in here as the attacker, and at the provider as the victim, whose groups give a role: the page
+/// names both, and the attacker's account gets no role by itself.
 #[on_each_database]
-fn no_page_does_anything_when_another_site_opens_it(database: Database) {
-    with_provider(database, "provision = \"any\"", async |world, _, _| {
-        let ada = world.user("ada").await;
-        let signed_in = world.browser(ada.id).await;
-        let before = contents(&world).await;
-        let mut pages = 0;
-        for route in routes::table().into_iter().filter(|route| route.method == Method::GET) {
-            let path = route.path.replace("{provider_id}", "acme");
-            for browser in [&signed_in, &Browser::signed_out()] {
-                let call =
-                    browser.sends(world.call(Method::GET, &format!("{path}?code=c0de&state=x&next={NEW}")));
-                let call = call.header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate");
-                let answer = call.header("sec-fetch-dest", "document").send().await;
-                let set: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
-                let sets = |value: &&http::HeaderValue| !value.to_str().unwrap().contains("Max-Age=0");
-                assert_eq!(set.into_iter().filter(sets).count(), 0, "{path}");
-                pages += 1;
-            }
-        }
-        assert!(pages > 100, "{pages}");
-        assert_eq!(contents(&world).await, before);
+fn strangers_account_gets_no_role_of_another_person_unasked(database: Database) {
+    with_provider(database, "", async |world, provider, file| {
+        let (owner, mallory) = (world.user("owner").await, world.user("mallory").await);
+        let place = world.place(&owner, "Acme").await;
+        let roles = format!(
+            "provision = \"any\"\norganization = \"{}\"\ngroups_claim = \"groups\"\nroles = {{ admins = \"admin\" }}",
+            place.organization
+        );
+        file.write(&world, &[("acme", &provider.issuer, &roles)]);
+        let mut jar = Jar::default();
+        jar.sign_in(&world, "mallory@example.com", PASSWORD).await;
+        let mut claims = person("v", "victim@corp.example");
+        claims["groups"] = json!(["admins"]);
+        let answer = provider.sign_on(&world, &mut jar, NEW, &claims).await;
+        assert_eq!(answer.header("location"), "/console/account/connections/confirm", "{}", answer.text);
+        let page = jar.get(&world, "/console/account/connections/confirm").await.text;
+        assert!(page.contains("victim@corp.example") && page.contains("mallory@example.com"), "{page}");
+        assert_eq!(connected(&world, &provider.issuer, "v").await, None);
+        let organizations = jar.who(&world).await.unwrap()["organizations"].clone();
+        assert_eq!(organizations, json!([]), "{}", mallory.id);
+        // Neither does a sign-on, which leaves the session as well.
+        let answer = provider.sign_on(&world, &mut jar, START, &claims).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert_eq!(jar.who(&world).await.unwrap()["organizations"], json!([]));
     });
 }
