@@ -72,7 +72,8 @@ pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCou
     Ok(TokenCount { input_tokens: request.estimated_prompt_tokens(), is_estimated: true })
 }
 
-/// Returns the count of an upstream; `None` if the upstream can't count, is busy, or mustn't get the request.
+/// Returns the count of an upstream; `None` if the upstream can't count, is busy, or mustn't get the request,
+/// or if too little memory is left for a copy of the request.
 async fn ask(
     gateway: &Gateway,
     call: &ModelCall,
@@ -92,11 +93,12 @@ async fn ask(
         return None;
     }
     let _place = transport.try_enter(organization)?;
-    let asked = timeout(UPSTREAM_TIMEOUT, send(call, request, route, &transport, path)).await;
+    let asked = timeout(UPSTREAM_TIMEOUT, send(gateway, call, request, route, &transport, path)).await;
     asked.ok().flatten().filter(|tokens| *tokens > 0)
 }
 
 async fn send(
+    gateway: &Gateway,
     call: &ModelCall,
     request: &ModelRequest,
     route: &Route,
@@ -106,6 +108,7 @@ async fn send(
     let mut headers = request_headers(telemetry::request_id(), false);
     let query = call.anthropic.add_to(&mut headers, &route.upstream);
     let body = request.write_for_count(&route.model);
+    let _copy = gateway.memory().try_take(call.holder, body.len())?;
     let response = transport.send(&format!("{path}{query}"), headers, body).await.ok()?;
     if response.status() != StatusCode::OK {
         return None;
