@@ -8,6 +8,7 @@ mod early;
 mod endings;
 mod failing_writes;
 mod failover;
+mod field_lists;
 mod fields;
 mod golden_counts;
 mod golden_prices;
