@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::{Scene, with_catalog, with_settings, with_upstream};
+use support::twin::Twin;
 use support::upstream::{Upstream, end_of_body, event, json_answer, named_event, piece, stream_head};
 use support::{Database, on_each_database};
 
@@ -41,7 +42,12 @@ fn fields_of_a_call_are_those_that_the_upstream_may_get(database: Database) {
         for (more, param) in [
             (json!({"priority": 1}), "priority"),
             (json!({"seed": 1}), "seed"),
+            // A server that ignores case reads these as fields that are checked here.
             (json!({"Model": "chat-2"}), "Model"),
+            (json!({"MAX_TOKENS": 90_000}), "MAX_TOKENS"),
+            (json!({"N": 50}), "N"),
+            (json!({"max_to\u{212a}ens": 90_000}), "max_to\u{212a}ens"),
+            (json!({"\u{17f}tream": true}), "\u{17f}tream"),
             (json!({"tools": [{"type": "web_search"}]}), "tools.web_search"),
             (
                 json!({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}),
@@ -224,11 +230,16 @@ fn caches_are_kept_apart_by_organization(database: Database) {
         let second = scene.call("/v1/responses", &input).send().await.json();
         let third = scene.world.post("/v1/chat/completions", &chat(&json!({}))).bearer(&key).send().await;
         assert_eq!(third.status, 200, "{}", third.text);
+        // Another replica has the same salts, so a cache is used by the calls of both.
+        let [_, replica] = Twin::both(&scene.world).await;
+        let fourth = replica.post("/v1/chat/completions", &chat(&json!({}))).bearer(&key).send().await;
+        assert_eq!(fourth.status, 200, "{}", fourth.text);
         let salts: Vec<_> =
             scene.upstream.received().iter().map(|request| request.body["cache_salt"].clone()).collect();
-        let [ada, again, bob] = salts.as_slice() else { panic!("{salts:?}") };
+        let [ada, again, bob, at_replica] = salts.as_slice() else { panic!("{salts:?}") };
         assert!(ada == again && ada != bob && ada.as_str().unwrap().len() == 43, "{salts:?}");
-        // Clients may see the counts of their own cache.
+        assert_eq!(bob, at_replica);
+        // The contents of the client's own cache aren't secret.
         assert_eq!(first["usage"]["prompt_tokens_details"]["cached_tokens"], 74);
         assert_eq!(second["usage"]["input_tokens_details"]["cached_tokens"], 74);
         let own = chat(&json!({"cache_salt": ada}));

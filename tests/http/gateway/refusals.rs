@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, with_catalog, with_upstream};
 use support::billed::budgets_path;
-use support::upstream::{Step, json_answer, plain};
+use support::upstream::{Step, end_of_body, event, json_answer, plain, stream_head};
 use support::{Database, on_each_database};
 
 fn body() -> Value {
@@ -244,5 +244,37 @@ fn name_of_a_route_stays_here(database: Database) {
             "{}",
             response.text
         );
+    });
+}
+
+/// Clients get no names of the operator's account at a provider, and no addresses in its network.
+#[on_each_database]
+fn accounts_and_addresses_of_a_refusal_stay_here(database: Database) {
+    with_upstream(database, "openai", "", async |scene| {
+        for (message, secret) in [
+            ("The model `org/engine-model` has no tools in organization org-INTERNAL1", "org-INTERNAL1"),
+            ("Incorrect API key provided: sk-proj-abc123xyz.", "sk-proj"),
+            ("Cannot connect to host 169.254.169.254:80, timeout", "169.254"),
+            ("no route to http://gpu-7.internal:8000/v1", "gpu-7"),
+        ] {
+            let error = json!({"error": {"message": message, "type": "invalid_request_error", "code": null}});
+            let word = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]});
+            let later = vec![stream_head(), event(&word), event(&error), end_of_body()];
+            for (script, stream, is_late) in [
+                (json_answer(400, &error), false, false),
+                (json_answer(400, &error), true, false),
+                (json_answer(404, &error), false, false),
+                (later, true, true),
+            ] {
+                scene.upstream.script([script]);
+                let mut body = body();
+                body["stream"] = json!(stream);
+                let response = scene.chat(&body).send().await;
+                assert_eq!(response.status == 200, is_late, "{message}: {}", response.text);
+                for secret in [secret, "org/engine-model"] {
+                    assert!(!response.text.contains(secret), "{secret}: {}", response.text);
+                }
+            }
+        }
     });
 }
