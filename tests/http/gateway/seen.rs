@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Scene, with_upstream};
-use support::process::{Start, read_answer, until};
-use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream_head};
+use support::http::Answer;
+use support::process::{Server, Start, read_answer, until};
+use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream, stream_head};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
@@ -151,8 +152,76 @@ fn odd_counts_are_warnings() {
     }
 }
 
-/// After ten seconds without an event, the answer begins with comments. Later events are passed on as usual,
-/// and a failure is sent as an event.
+/// Starts a server with one upstream of the kind `vllm`; returns an API key.
+fn serve(engine: &Upstream, folder: &Folder, level: &str) -> (Server, String) {
+    let file = folder.0.join("catalog.toml");
+    let model = MODEL.replace("{ upstream = \"busy\", model = \"m\" }, ", "");
+    let table = format!("[[upstreams]]\nid = \"engine\"\nkind = \"vllm\"\nurl = \"{}\"\n", engine.url());
+    std::fs::write(&file, model + &table).unwrap();
+    let start = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap());
+    let server = start.set("TOLLKEEPER_LOG__FORMAT", "json").set("TOLLKEEPER_LOG__LEVEL", level).run();
+    let key = server.settle(&server.sign_up("ada")).key;
+    (server, key)
+}
+
+/// Sends the request of a stream.
+fn stream_of(server: &Server, key: &str) -> Answer {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let body = json!({"model": "chat-1", "messages": messages, "stream": true});
+    server.post("/v1/chat/completions", &body).bearer(key).send()
+}
+
+/// An operator learns that streams of an upstream may be estimated: once, not for each call.
+#[test]
+fn field_that_an_upstream_refuses_is_a_warning() {
+    let runtime = runtime();
+    let (engine, folder) = (runtime.block_on(Upstream::start()), Folder::new());
+    engine.choose(|request| match request.body.pointer("/stream_options/continuous_usage_stats") {
+        Some(_) => json_answer(400, &json!({"error": {"message": "Unknown field: continuous_usage_stats"}})),
+        None => {
+            let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}});
+            let stop = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]});
+            stream(&[stop, usage])
+        }
+    });
+    let (server, key) = serve(&engine, &folder, "info");
+    for _ in 0..3 {
+        let answer = stream_of(&server, &key);
+        assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+    }
+    let log = server.stop().log;
+    let lines: Vec<Value> = log
+        .lines()
+        .filter(|line| line.contains("refuses a field that makes it count"))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [line] = &lines[..] else { panic!("{log}") };
+    for (name, value) in
+        [("level", "WARN"), ("upstream", "engine"), ("model", "m"), ("field", "continuous_usage_stats")]
+    {
+        assert_eq!(line[name], value, "{line:#}");
+    }
+}
+
+/// The text of an error in a stream may have a part of a prompt, like that of another error.
+#[test]
+fn text_of_an_error_in_a_stream_is_logged_at_debug_only() {
+    for (level, is_there) in [("info", false), ("debug", true)] {
+        let runtime = runtime();
+        let (engine, folder) = (runtime.block_on(Upstream::start()), Folder::new());
+        let error =
+            json!({"error": {"message": "the prompt was MY-SECRET-PROMPT", "type": "x", "code": 500}});
+        engine.script([vec![stream_head(), event(&word("a", 1)), event(&error), end_of_body()]]);
+        let (server, key) = serve(&engine, &folder, level);
+        let answer = stream_of(&server, &key);
+        assert!(answer.text.contains("upstream_cut"), "{}", answer.text);
+        server.wait_for_log("a stream was cut: it reports an error");
+        assert_eq!(server.log().contains("MY-SECRET-PROMPT"), is_there, "{level}: {}", server.log());
+    }
+}
+
+/// After ten seconds without an event the answer begins with comments. Later events are passed on as usual, and
+/// a failure is an event.
 #[on_each_database]
 fn long_wait_is_filled_with_comments(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {
