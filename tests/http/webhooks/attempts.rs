@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use tollkeeper::webhooks::sending::{LEASE_MS, send_due};
 
-use super::{act, cause, deliveries, key_hook, read, run_on, send};
+use super::{act, cause, deliveries, hook, key_hook, read, run_on, send};
 use support::receiver::{NEVER, OK, Receiver};
 use support::twin::Twin;
-use support::world::id;
+use support::world::{World, id};
 use support::{Database, on_each_database};
 
 #[on_each_database]
@@ -47,6 +47,24 @@ fn event_is_sent_once_with_what_its_headers_promise(database: Database) {
         assert_eq!((&waiting["state"], &waiting["attempts"]), (&json!("pending"), &json!(0)));
         assert!(deliveries(&world, &ada, &hook, "?state=failed").await.is_empty());
     });
+}
+
+/// Its outcome doesn't reveal whether a name exists in the server's network.
+#[on_each_database]
+async fn internal_name_looks_like_an_unknown_one(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let mut outcomes = Vec::new();
+    for url in ["https://localhost/", "https://no-such-host.invalid/"] {
+        let hook = hook(&world, &ada, &place, url, &["api_key.created"]).await;
+        act(&world, &ada, &format!("{}/test", hook.path)).await;
+        send(&world).await;
+        let [row] = deliveries(&world, &ada, &hook, "").await.try_into().unwrap();
+        let told = ["state", "attempts", "outcome", "response_status"].map(|name| row[name].clone());
+        outcomes.push(told);
+    }
+    assert_eq!(outcomes[0], [json!("pending"), json!(1), json!("not_reachable"), Value::Null]);
+    assert_eq!(outcomes[0], outcomes[1]);
 }
 
 #[on_each_database]
