@@ -1,6 +1,8 @@
 //! The pages of the user's own account.
 
 use serde_json::Value;
+use tollkeeper::clock::MINUTE_MS;
+use tollkeeper::db::sql;
 
 use support::console::Browser;
 use support::on_each_database;
@@ -187,4 +189,50 @@ async fn account_belongs_to_the_person_who_is_signed_in(world: World) {
         let answer = call.header("sec-fetch-site", "cross-site").form(&[("theme", "dark")]).send().await;
         assert_eq!(answer.status, 403, "{path}");
     }
+}
+
+/// A stolen cookie and the password change neither address nor password of an account with a second factor.
+#[on_each_database]
+async fn old_session_changes_no_account_with_a_second_factor(world: World) {
+    let (ada, bob) = (world.user("ada").await, world.user("bob").await);
+    let (app, _) = world.add_authenticator(&ada.access_token).await;
+    let new = "Violet-Kettle-Orbit-9";
+    let forms = [
+        ("/console/account/email", vec![("new_email", "new@example.com"), ("password", PASSWORD)]),
+        (
+            "/console/account/password",
+            vec![("current_password", PASSWORD), ("new_password", new), ("new_password_confirmation", new)],
+        ),
+    ];
+    let browsers = [world.browser(ada.id).await, world.browser(bob.id).await];
+    world.clock.advance_ms(15 * MINUTE_MS);
+    let [mut with_factor, without] = browsers;
+    let again = "/console/reauthenticate";
+    for (path, fields) in &forms {
+        let before = queued(&world).await;
+        let answer = with_factor.post(&world, path, fields).send().await;
+        assert_eq!(
+            (answer.status, answer.header("location").split('?').next()),
+            (303, Some(again)),
+            "{path}"
+        );
+        assert_eq!(queued(&world).await, before, "{path}");
+        // The password is all that an account without a factor asks for.
+        without.done(&world, path, fields).await;
+        assert!(queued(&world).await > before, "{path}");
+    }
+    let code = app.code(world.clock.now());
+    let proof = [("password", PASSWORD), ("one_time_code", &*code)];
+    let answer = with_factor.post(&world, again, &proof).send().await;
+    with_factor.take(&answer);
+    for (path, fields) in &forms {
+        with_factor.done(&world, path, fields).await;
+    }
+}
+
+/// Returns the number of mails that wait to be sent.
+async fn queued(world: &World) -> i64 {
+    let mut tx = world.app.db.read().await.unwrap();
+    let (count,): (i64,) = sql("SELECT COUNT(*) FROM outbox").one(&mut tx).await.unwrap();
+    count
 }

@@ -1,6 +1,7 @@
 //! Members of an organization and invitations.
 
 use serde_json::json;
+use tollkeeper::clock::MINUTE_MS;
 use tollkeeper::tenants::roles::OrganizationRole::{Admin, Member};
 use tollkeeper::tenants::roles::ProjectRole::Developer;
 
@@ -119,6 +120,29 @@ async fn role_is_changed_once_and_conflicts_are_shown(world: World) {
     // A member of another organization isn't found in this one.
     let missing = admin.get(&world, &member(&other, &cy)).send().await;
     assert_error(&missing, 404, "Page not found");
+}
+
+/// An unattended session makes no owner, and asks for a proof that leads back.
+#[on_each_database]
+async fn old_session_makes_no_owner(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let cy = joined(&world, &place, "cy", Member).await;
+    let mut browser = world.browser(ada.id).await;
+    let path = member(&place, &cy);
+    world.clock.advance_ms(15 * MINUTE_MS);
+    let version = hidden(&browser.page(&world, &path).await, "version");
+    let form = [("version", version.as_str()), ("role", "owner")];
+    let again = "/console/reauthenticate";
+    let answer = browser.post(&world, &path, &form).send().await;
+    assert_eq!((answer.status, answer.header("location").split('?').next()), (303, Some(again)));
+    let organizations = world.get("/v1/organizations").bearer(&cy.access_token).data().await;
+    assert_eq!(organizations["organizations"][0]["role"], "member", "{organizations}");
+    let proof = [("password", support::world::PASSWORD), ("next", path.as_str())];
+    let answer = browser.post(&world, again, &proof).send().await;
+    assert_eq!(answer.header("location"), path, "{}", answer.text);
+    browser.take(&answer);
+    browser.done(&world, &path, &form).await;
 }
 
 #[on_each_database]

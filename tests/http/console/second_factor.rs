@@ -9,6 +9,7 @@ use super::pages::{check_headers, check_size};
 use support::authenticator::{Authenticator, STEP_MS};
 use support::console::{Browser, hidden};
 use support::http::{Answer, Call};
+use support::twin::Twin;
 use support::world::{PASSWORD, TestUser, World};
 use support::{Database, on_each_database};
 
@@ -454,4 +455,20 @@ async fn second_step_is_good_once(world: World) {
     let answer = second_step(&world, &cookie, &codes[0], "").send().await;
     assert_eq!((answer.status, answer.header("location")), (303, SIGN_IN), "{}", answer.text);
     assert!(!cookies(&answer).iter().any(|(name, _)| name == "tollkeeper"));
+}
+
+/// With a different code for each, eight second steps at once open one session, at whichever replica they arrive.
+#[on_each_database]
+async fn of_many_second_steps_at_once_one_opens_a_session(world: World) {
+    let ada = world.user("ada").await;
+    let (_, codes) = world.add_authenticator(&ada.access_token).await;
+    let (_, cookie) = first_step(&world, "", "").await;
+    let twins = Twin::both(&world).await;
+    let steps = codes[..8].iter().enumerate().map(|(number, code)| {
+        let call = twins[number % 2].call(http::Method::POST, STEP).header("sec-fetch-site", "same-origin");
+        call.header("cookie", &cookie).form(&[("one_time_code", code.as_str())]).send()
+    });
+    let answers = futures_util::future::join_all(steps).await;
+    let opened = answers.iter().filter(|answer| answer.header("location") == "/console/");
+    assert_eq!(opened.count(), 1, "{answers:?}");
 }
