@@ -5,3 +5,4 @@ mod documents;
 mod layout;
 mod packaging;
 mod readme;
+mod shares;
