@@ -1,5 +1,6 @@
-//! Checks the cost of a stream whose client disconnects, for any stream and at any point. By the upstream's
-//! own count, it is at least nine tenths of the work done until then, and never more than all of it.
+//! Leaving a stream costs at least nine tenths of the upstream's work until then, by its own count, and never
+//! more than all of it. A stream that its upstream cuts never costs more than that, and one that arrives in two
+//! pieces costs the upstream's count. All of this holds for any stream, and any byte at which it is left or cut.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -15,7 +16,7 @@ use hyper::body::Bytes;
 #[path = "../../crates/gateway/src/answer/stream/tests/leaving/story.rs"]
 mod story;
 
-use story::{Story, check};
+use story::{End, Story, check};
 
 fuzz_target!(|input: &[u8]| {
     let mut bytes = input.iter().copied();
@@ -35,7 +36,13 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let place = usize::try_from(draw(1 << 16)).expect("a small number");
-    let on_disconnect = if draw(2) == 0 { OnDisconnect::Count } else { OnDisconnect::Cancel };
+    let end = match draw(5) {
+        0 => End::Leaves(OnDisconnect::Count),
+        1 => End::Leaves(OnDisconnect::Cancel),
+        2 => End::Leaves(OnDisconnect::Drain),
+        3 => End::UpstreamCloses,
+        _ => End::Completes,
+    };
     let story = Story::new(operation, kind, &mut draw);
-    check(&story, place % (story.length() + 1), on_disconnect);
+    check(&story, place % (story.length() + 1), end);
 });

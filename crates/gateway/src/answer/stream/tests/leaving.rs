@@ -14,7 +14,7 @@ use kernel::random::Random;
 
 mod story;
 
-use story::{Story, check};
+use story::{End, Story, check};
 
 /// A generator of pseudorandom numbers with a seed.
 struct Draw(u64);
@@ -41,20 +41,32 @@ fn stories() -> impl Iterator<Item = Story> {
     })
 }
 
-#[test]
-fn no_byte_is_a_cheap_one_to_leave_after() {
+/// Ends each story at each of its bytes.
+fn check_all(end: End) {
     for story in stories() {
         for bytes in 0..=story.length() {
-            check(&story, bytes, OnDisconnect::Count);
+            check(&story, bytes, end);
         }
     }
 }
 
 #[test]
+fn no_byte_is_a_cheap_one_to_leave_after() {
+    check_all(End::Leaves(OnDisconnect::Count));
+    check_all(End::Leaves(OnDisconnect::Drain));
+}
+
+#[test]
 fn stream_that_is_cancelled_at_once_costs_its_prompt_at_least_and_never_more_than_was_used() {
-    for story in stories() {
-        for bytes in 0..=story.length() {
-            check(&story, bytes, OnDisconnect::Cancel);
-        }
-    }
+    check_all(End::Leaves(OnDisconnect::Cancel));
+}
+
+#[test]
+fn stream_that_its_upstream_cuts_costs_what_was_counted_and_never_more_than_was_used() {
+    check_all(End::UpstreamCloses);
+}
+
+#[test]
+fn stream_in_two_pieces_costs_what_the_upstream_counts() {
+    check_all(End::Completes);
 }
