@@ -118,7 +118,9 @@ fn run_program(mut program: Command) {
     };
     // A person's second organization has no credit.
     let poor_key = {
-        let post = |path: &str, name: &str| server.post(path, &json!({"name": name})).bearer(&ada.access_token).data();
+        let post = |path: &str, name: &str| {
+            server.post(path, &json!({"name": name})).bearer(&ada.access_token).data()
+        };
         let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
         let projects = format!("/v1/organizations/{}/projects", id(&post("/v1/organizations", "Poor")));
         let keys = format!("{projects}/{}/api-keys", id(&post(&projects, "Bot")));

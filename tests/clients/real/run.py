@@ -47,7 +47,7 @@ FIRST, TOOL, MONEY, KEY, UNKNOWN, RATE = SCENES = (
 )
 CODES = {MONEY: "insufficient_quota", KEY: "invalid_api_key", UNKNOWN: "model_not_found", RATE: "rate_limited"}
 MUST_SHOW = (MONEY, KEY, UNKNOWN)
-# What is wrong, in the words of the page.
+# The names of the mistakes in docs/tools.md.
 WRONG = {MONEY: "money", KEY: "key", UNKNOWN: "model"}
 
 

@@ -149,12 +149,10 @@ fn mistakes_of_an_invalid_file_are_reported() {
     check_mistakes(&start, name, &[format!("{name}:21: model `n`: unknown key `colour`")]);
     // A mistake between two models or keys names both lines.
     file.write(&catalog(&["m\naliases = [\"n\"]", "n"]));
-    let mistakes =
-        [format!("{name}:11: model `m`: `aliases`: `n` is the id of the model on line 12")];
+    let mistakes = [format!("{name}:11: model `m`: `aliases`: `n` is the id of the model on line 12")];
     check_mistakes(&start, name, &mistakes);
     file.write(&catalog(&["m\naliases = [\"x\"]", "n\naliases = [\"x\"]"]));
-    let mistakes =
-        [format!("{name}:22: model `n`: `aliases`: `x` is an alias on line 11 already")];
+    let mistakes = [format!("{name}:22: model `n`: `aliases`: `x` is an alias on line 11 already")];
     check_mistakes(&start, name, &mistakes);
     file.write(&catalog(&["n", "m\ndefault_max_tokens = 101"]));
     let mistakes = [format!(

@@ -82,7 +82,10 @@ fn streams_and_counts_have_the_alias_as_their_model(database: Database) {
         let mut body = chat();
         body["model"] = json!("gpt-5");
         let counted = scene.call("/v1/messages/count_tokens", &body).bare().await;
-        assert_eq!((&counted["input_tokens"], &last_body(scene)["model"]), (&json!(42), &json!("org/engine-model")));
+        assert_eq!(
+            (&counted["input_tokens"], &last_body(scene)["model"]),
+            (&json!(42), &json!("org/engine-model"))
+        );
         body["stream"] = json!(true);
         let answer = scene.chat(&body).send().await;
         assert_eq!(answer.text.matches("\"model\":\"gpt-5\"").count(), 2, "{}", answer.text);

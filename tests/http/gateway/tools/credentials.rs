@@ -78,7 +78,8 @@ fn empty_credential_is_none(database: Database) {
             let answer = call.header("x-api-key", &scene.key).send().await;
             assert_eq!(answer.status, 200, "{empty:?}: {}", answer.text);
         }
-        let none = world.post("/v1/messages", &chat()).header("x-api-key", " ").header("authorization", "Bearer");
+        let none =
+            world.post("/v1/messages", &chat()).header("x-api-key", " ").header("authorization", "Bearer");
         assert_eq!(none.refused().await, (401, "missing_credentials".to_owned()));
         let several = world.post("/v1/messages", &chat()).header("authorization", "Bearer");
         let several = several.header("authorization", "Bearer tk_another").header("x-api-key", &scene.key);

@@ -53,7 +53,12 @@ fn lowered_limit_is_in_the_header_of_every_answer(database: Database) {
         answer_all(scene);
         let completion = json!({"model": "chat-1", "prompt": "hi", "max_tokens": 32_000, "n": 2});
         let answer = scene.call("/v1/completions", &completion).send().await;
-        assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, "1000"), "{}", answer.text);
+        assert_eq!(
+            (answer.status, answer.header("x-tollkeeper-max-tokens")),
+            (200, "1000"),
+            "{}",
+            answer.text
+        );
         assert_eq!(last_body(scene)["max_tokens"], 1_000);
         // A chat may name two limits, of which the smaller one counts.
         for (older, newer, header, written) in [(2_000, 32_000, "1000", 1_000), (500, 32_000, "", 500)] {
@@ -73,7 +78,12 @@ fn lowered_limit_is_in_the_header_of_every_answer(database: Database) {
         let mut body = message();
         body["stream"] = json!(true);
         let answer = scene.chat(&body).send().await;
-        assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, "1000"), "{}", answer.text);
+        assert_eq!(
+            (answer.status, answer.header("x-tollkeeper-max-tokens")),
+            (200, "1000"),
+            "{}",
+            answer.text
+        );
         assert_eq!(scene.used().await, [(1, 1); 4]);
     });
 }
@@ -83,7 +93,9 @@ fn lowered_limit_is_in_the_header_of_every_answer(database: Database) {
 fn limit_above_the_context_is_lowered_to_it(database: Database) {
     with_model(database, "context_length = 600", async |scene| {
         answer_all(scene);
-        for (asked, header) in [(json!(900), "600"), (json!(32_000), "600"), (json!(600), ""), (json!(null), "")] {
+        for (asked, header) in
+            [(json!(900), "600"), (json!(32_000), "600"), (json!(600), ""), (json!(null), "")]
+        {
             let mut body = of_tool_1(chat());
             body["max_tokens"] = asked;
             let answer = scene.chat(&body).send().await;
@@ -179,7 +191,12 @@ fn call_without_a_limit_gets_the_models_default(database: Database) {
             ("/v1/messages", of_tool_1(chat()), "max_tokens"),
         ] {
             let answer = scene.call(path, &body).send().await;
-            assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, ""), "{}", answer.text);
+            assert_eq!(
+                (answer.status, answer.header("x-tollkeeper-max-tokens")),
+                (200, ""),
+                "{}",
+                answer.text
+            );
             assert_eq!(last_body(scene)[field], 100, "{path}");
         }
         let restricted = json!({"name": "ten", "restrictions": {"max_tokens": 10}});
@@ -215,10 +232,16 @@ fn call_may_ask_for_no_answer(database: Database) {
         });
         let mut body = chat();
         body["max_tokens"] = json!(0);
-        let completion = json!({"model": "chat-1", "prompt": "hi", "max_tokens": 0, "echo": true, "logprobs": 1});
+        let completion =
+            json!({"model": "chat-1", "prompt": "hi", "max_tokens": 0, "echo": true, "logprobs": 1});
         for (path, mut body) in [("/v1/messages", body), ("/v1/completions", completion)] {
             let answer = scene.call(path, &body).send().await;
-            assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, ""), "{}", answer.text);
+            assert_eq!(
+                (answer.status, answer.header("x-tollkeeper-max-tokens")),
+                (200, ""),
+                "{}",
+                answer.text
+            );
             body["model"] = json!("org/engine-model");
             assert_eq!(last_body(scene), body);
         }

@@ -59,8 +59,9 @@ fn paths_of_other_apis_answer_in_openais_form(database: Database) {
             assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_path"), "{path}");
             assert_eq!(answer.json().as_object().unwrap().len(), 1, "{path}: {}", answer.text);
         }
-        // Those of messages are read by Anthropic's SDKs.
-        let answer = world.post("/v1/messages/batches", &json!({})).header("x-api-key", &scene.key).send().await;
+        // Anthropic's SDKs read the errors of `/v1/messages`.
+        let answer =
+            world.post("/v1/messages/batches", &json!({})).header("x-api-key", &scene.key).send().await;
         let error = answer.json();
         assert_eq!((answer.status, &error["type"]), (404, &json!("error")), "{}", answer.text);
         assert_eq!(

@@ -20,7 +20,8 @@ fn tokens_are_counted_by_the_server_or_estimated(database: Database) {
             json_answer(200, &json!({"input_tokens": 42}))
         });
         let count = |key: &str| {
-            let call = scene.world.post("/v1/messages/count_tokens?beta=true", &chat()).header("x-api-key", key);
+            let call =
+                scene.world.post("/v1/messages/count_tokens?beta=true", &chat()).header("x-api-key", key);
             call.header("anthropic-version", "2023-06-01").header("anthropic-beta", "one-2026")
         };
         let answer = count(&scene.key).send().await;
