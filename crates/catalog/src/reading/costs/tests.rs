@@ -106,7 +106,10 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
         parse(&text).unwrap_err(),
         ["c:14: model `m`: `cost`: expected a table such as `{ request = \"0.001\" }`, found 1"]
     );
-    // Each mistake in a cost is reported with its own line.
+}
+
+#[test]
+fn each_mistake_in_a_cost_is_reported_with_its_own_line() {
     let text = UPSTREAM.to_owned()
         + &model("")
         + "[[models.routes]]\nupstream = \"a\"\n[models.routes.cost]\nprompt = 1\ncached_prompt = 2\nnothing = 1\n";
