@@ -24,7 +24,7 @@ const CODES: [(u32, &str); 4] = [
 const COMMON: [&str; 10] = ["USD", "EUR", "GBP", "JPY", "CNY", "CHF", "CAD", "AUD", "INR", "BRL"];
 
 /// The number of decimals of an unknown currency, such as a withdrawn one.
-const DEFAULT_DIGITS: u32 = 2;
+pub const DEFAULT_DIGITS: u32 = 2;
 
 fn codes() -> impl Iterator<Item = (&'static str, u32)> {
     CODES

@@ -33,6 +33,7 @@ pub mod random;
 pub mod rates;
 pub mod secrets;
 pub mod shares;
+pub mod shown;
 pub mod spelling;
 pub mod stopwatch;
 pub mod texts;
