@@ -14,6 +14,8 @@ use super::{Message, one_line};
 use crate::store::outbox::{About, LowBalance, ReachedBudget, Template, TopUpNotice};
 use kernel::clock::Time;
 use kernel::error::Error;
+use kernel::money::Pico;
+use kernel::shown::{self, Rounding};
 
 /// The maximum length of a name in a subject line, in characters.
 const MAX_SUBJECT_NAME: usize = 60;
@@ -205,19 +207,27 @@ impl Letter<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
     }
 
-    /// Returns the budget; an empty budget if the e-mail has none.
+    /// Returns the budget with its figures; an empty budget if the e-mail has none.
     fn budget(&self) -> ReachedBudget {
-        self.about.budget.clone().unwrap_or_default()
+        let budget = self.about.budget.clone().unwrap_or_default();
+        let spent = figure(&budget.spent, &budget.currency, Rounding::Up);
+        let [limit, left] =
+            [&budget.limit, &budget.left].map(|amount| figure(amount, &budget.currency, Rounding::Down));
+        ReachedBudget { spent, limit, left, ..budget }
     }
 
-    /// Returns the low balance; an empty balance if the e-mail has none.
+    /// Returns the low balance with its figures; an empty balance if the e-mail has none.
     fn low_balance(&self) -> LowBalance {
-        self.about.low_balance.clone().unwrap_or_default()
+        let low = self.about.low_balance.clone().unwrap_or_default();
+        let [balance, below] =
+            [&low.balance, &low.below].map(|amount| figure(amount, &low.currency, Rounding::Down));
+        LowBalance { balance, below, ..low }
     }
 
-    /// Returns the event of an automatic top-up; an empty event if the e-mail has none.
+    /// Returns the event of an automatic top-up with its figure; an empty event if the e-mail has none.
     fn top_up(&self) -> TopUpNotice {
-        self.about.top_up.clone().unwrap_or_default()
+        let notice = self.about.top_up.clone().unwrap_or_default();
+        TopUpNotice { amount: figure(&notice.amount, &notice.currency, Rounding::Up), ..notice }
     }
 
     fn budget_name(&self) -> Name<'_> {
@@ -280,4 +290,10 @@ impl Letter<'_> {
         let url = self.public_url();
         url.split_once("://").map_or(url, |(_, host)| host)
     }
+}
+
+/// Returns the figure of an amount that was stored with the e-mail; any other text unchanged.
+fn figure(amount: &str, currency: &str, rounding: Rounding) -> String {
+    let exact = Pico::parse(amount);
+    exact.map_or_else(|| amount.to_owned(), |exact| shown::amount(exact, currency, rounding))
 }

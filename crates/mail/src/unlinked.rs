@@ -9,11 +9,17 @@
 pub fn unlinked(text: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut before = None;
+    let mut word_at = 0;
     let mut rest = text.chars();
     while let Some(character) = rest.next() {
         let after = rest.as_str();
         let breaks = match character {
-            '.' => before.is_some_and(|c: char| !c.is_whitespace() && c != '.') && continues_word(after),
+            '.' => {
+                let word = text.get(word_at..text.len() - after.len() - 1).unwrap_or_default();
+                before.is_some_and(|c: char| !c.is_whitespace() && c != '.')
+                    && continues_word(after)
+                    && !is_number(word, after)
+            }
             // Browsers treat these characters as dots. Other scripts use them at the end of a sentence.
             '\u{3002}' | '\u{ff0e}' | '\u{ff61}' | '\u{2024}' => {
                 after.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -23,6 +29,9 @@ pub fn unlinked(text: &str) -> String {
         };
         if breaks {
             broken.push('[');
+        }
+        if character.is_whitespace() {
+            word_at = text.len() - after.len();
         }
         broken.push(character);
         if breaks {
@@ -36,6 +45,16 @@ pub fn unlinked(text: &str) -> String {
 /// Returns `true` if the text after a dot could belong to the same word. This includes invisible characters.
 fn continues_word(after: &str) -> bool {
     after.starts_with(|c: char| !c.is_whitespace() && !c.is_ascii_punctuation())
+}
+
+/// Returns `true` if the word around a dot is a number such as `-1,234.50`, which is never a link. An IP address
+/// has more dots.
+fn is_number(word: &str, after: &str) -> bool {
+    let whole = word.strip_prefix('-').unwrap_or(word);
+    let fraction = after.split(char::is_whitespace).next().unwrap_or_default();
+    let fraction = fraction.trim_end_matches(['.', ',', ';', ')']);
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    is_digits(fraction) && is_digits(&whole.replace(',', ""))
 }
 
 /// Returns the text, shortened to at most `max` characters.
@@ -66,12 +85,15 @@ mod tests {
             ("evil。com", "evil[。]com"),
             ("пример.рф", "пример[.]рф"),
             ("192.0.2.1", "192[.]0[.]2[.]1"),
+            ("1.2.3", "1[.]2[.]3"),
+            ("a1.50 1.50a .5.5", "a1[.]50 1[.]50a .5[.]5"),
             // These texts aren't changed.
             ("Acme Inc.", "Acme Inc."),
             ("Acme Inc. (Berlin)", "Acme Inc. (Berlin)"),
             ("wait...what", "wait...what"),
             ("Team: Blue", "Team: Blue"),
             ("3:30", "3:30"),
+            ("now 1,234.50 USD; it was -0.25.", "now 1,234.50 USD; it was -0.25."),
             (".net", ".net"),
             ("", ""),
         ];

@@ -7,6 +7,7 @@ use kernel::error::Error;
 use kernel::futures::BoxFuture;
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
+use kernel::shown::{self, Rounding};
 use tenants::store::organization_members::{self, Member};
 use tenants::store::organizations::{self, OrganizationDetail};
 use trail::Trail;
@@ -81,7 +82,8 @@ pub fn set_credit_limit<'a>(
         let change = wallets::set_credit_limit(&operators.billing, id, amount, trail).await?;
         if change.before != amount {
             let currency = &change.organization.wallet.currency;
-            let words = format!("Its credit limit is now {amount} {currency}; it was {}.", change.before);
+            let [after, before] = [amount, change.before].map(|amount| figure(amount, currency));
+            let words = format!("Its credit limit is now {after} {currency}; it was {before}.");
             notices::notify_owners(operators, id, &words).await;
         }
         Ok(change)
@@ -100,11 +102,17 @@ pub fn add_credit<'a>(
     Box::pin(async move {
         let added = credits::add(&operators.billing, new, trail).await?;
         if !added.existed {
-            let (amount, currency) = (added.credit.amount, &added.wallet.currency);
+            let currency = &added.wallet.currency;
+            let amount = figure(added.credit.amount, currency);
             let words =
                 format!("A credit of {amount} {currency} was added, with the reference {}.", new.reference);
             notices::notify_owners(operators, new.organization_id, &words).await;
         }
         Ok(added)
     })
+}
+
+/// Returns an amount that an organization has, as people read it in an e-mail.
+fn figure(amount: Nano, currency: &str) -> String {
+    shown::amount(amount.to_pico().unwrap_or_default(), currency, Rounding::Down)
 }

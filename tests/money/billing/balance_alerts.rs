@@ -45,7 +45,7 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         let sent = mails(books.world, "Low balance: Acme").await;
         assert_eq!(sent.len(), 1);
         assert!(sent[0].0.contains("ada@example.com"), "{}", sent[0].0);
-        for part in ["9.9975 USD", "10 USD"] {
+        for part in [" 9.99 USD", " 10.00 USD"] {
             assert!(sent[0].1.contains(part), "{part}: {}", sent[0].1);
         }
         books.use_today("chat-a", 1_000, 0).await;

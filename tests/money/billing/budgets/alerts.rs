@@ -49,7 +49,7 @@ async fn owners_and_admins_are_told_once_what_is_used_and_left(world: World) {
     assert_eq!(to.len(), 2, "{to:?}");
     assert!(to[0].contains("ada@example.com") && to[1].contains("bob@example.com"), "{to:?}");
     for (_, mail) in &sent {
-        for part in ["0.00082 USD of 0.001", "0.00018 USD left", "(2026-03-10)", "Acme", "are refused"] {
+        for part in ["0.0009 USD of 0.001,", "0.0001 USD left", "(2026-03-10)", "Acme", "are refused"] {
             assert!(mail.contains(part), "{part}: {mail}");
         }
     }
@@ -59,7 +59,11 @@ async fn owners_and_admins_are_told_once_what_is_used_and_left(world: World) {
     assert_eq!(mail_due(billing, outbox).await.unwrap(), 1);
     let sent = mails(&world, "Budget organization day: 100% used").await;
     assert_eq!(sent.len(), 2);
-    assert!(sent[0].1.contains("0.00182 USD of 0.001") && sent[0].1.contains(" 0 USD left"), "{}", sent[0].1);
+    assert!(
+        sent[0].1.contains("0.0019 USD of 0.001,") && sent[0].1.contains(" 0.00 USD left"),
+        "{}",
+        sent[0].1
+    );
 }
 
 #[on_each_database]
