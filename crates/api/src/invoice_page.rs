@@ -1,8 +1,12 @@
 //! An invoice as a printable page: HTML without scripts and without external resources.
 //!
-//! The page is `templates/invoice.html`, which escapes every string; figures are formatted by
-//! [`currencies::format`].
+//! The page is `templates/invoice.html`, which escapes every string. Figures are rounded
+//! (docs/contract/console.md#amounts); lines named `Rounding` make them add up.
 
+mod sums;
+
+use std::borrow::Borrow;
+use std::iter;
 use std::sync::LazyLock;
 
 use askama::Template;
@@ -15,6 +19,9 @@ use kernel::currencies;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico};
 use kernel::secrets::sha256;
+use kernel::shown::{self, Rounding};
+
+use sums::Sum;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
 
@@ -41,9 +48,9 @@ impl<'a> From<&'a Document> for PrintableInvoice<'a> {
     }
 }
 
-/// The sections of the table, in display order.
-const SECTIONS: [ItemKind; 5] =
-    [ItemKind::Usage, ItemKind::LateUsage, ItemKind::Discount, ItemKind::CarriedOver, ItemKind::Rounding];
+/// The sections of the table, in display order. The rounding is below them.
+const SECTIONS: [ItemKind; 4] =
+    [ItemKind::Usage, ItemKind::LateUsage, ItemKind::Discount, ItemKind::CarriedOver];
 
 impl PrintableInvoice<'_> {
     /// Returns the page as HTML.
@@ -54,22 +61,36 @@ impl PrintableInvoice<'_> {
         self.render().map_err(Error::internal)
     }
 
+    /// Returns the lines below the table.
+    fn sums(&self) -> Vec<Sum> {
+        sums::of(self.invoice, self.items, self.notes)
+    }
+
     /// Returns the sections that have lines, with their lines.
     fn sections(&self) -> impl Iterator<Item = (ItemKind, Vec<&Item>)> {
         let of_kind = |kind| (kind, self.items.iter().filter(|item| item.kind == kind).collect::<Vec<_>>());
         SECTIONS.into_iter().map(of_kind).filter(|(_, items)| !items.is_empty())
     }
 
-    fn all_items(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().chain(self.notes.iter().flat_map(|(_, items)| items))
+    /// Returns the tables of the page: the lines of the invoice and of each credit note, with their sum.
+    fn tables(&self) -> impl Iterator<Item = (&[Item], Nano)> {
+        let of_notes = self.notes.iter().map(|(note, items)| (items.as_slice(), taken_back(note)));
+        iter::once((self.items, self.invoice.amount)).chain(of_notes)
     }
 
+    /// Returns the number of decimals of the column of prices.
     fn price_decimals(&self) -> usize {
-        self.all_items().map(|item| self.decimals(item.unit_price)).max().unwrap_or(0)
+        let items = self.tables().flat_map(|(items, _)| printed(items));
+        items.map(|item| decimals(&self.exact(item.unit_price))).max().unwrap_or(0)
     }
 
+    /// Returns the number of decimals of the column of amounts.
     fn amount_decimals(&self) -> usize {
-        self.all_items().map(|item| self.decimals(item.amount)).max().unwrap_or(0)
+        let figures = self.tables().flat_map(|(items, sum)| {
+            let rounding = self.rounding(items, sum);
+            printed(items).map(move |item| self.figure(item.amount)).chain(rounding)
+        });
+        figures.map(|figure| decimals(&self.exact(figure))).max().unwrap_or(0)
     }
 
     /// Returns the month, for example `January 2026`.
@@ -83,59 +104,52 @@ impl PrintableInvoice<'_> {
         format!("{name} {year}")
     }
 
-    fn figure(&self, amount: Pico) -> String {
-        currencies::format(amount, &self.invoice.currency)
+    /// Returns an amount with all its digits.
+    fn exact(&self, amount: impl Borrow<Pico>) -> String {
+        currencies::format(*amount.borrow(), &self.invoice.currency)
     }
 
-    fn decimals(&self, amount: Pico) -> usize {
-        self.figure(amount).split_once('.').map_or(0, |(_, fraction)| fraction.len())
+    /// Returns the exact amount as the title of a figure; empty if the figure is exact.
+    fn title(&self, exact: Pico, shown: Pico) -> String {
+        if exact == shown {
+            return String::new();
+        }
+        format!("{} {}", self.exact(exact), self.invoice.currency)
     }
 
-    /// Returns the lines below the table: name, amount and CSS class.
-    fn sums(&self) -> Vec<(&'static str, String, &'static str)> {
-        let invoice = self.invoice;
-        let nano = |amount: Nano| self.figure(amount.to_pico().unwrap_or_default());
-        let of_kind = |kind| {
-            let items = self.items.iter().filter(move |item| item.kind == kind);
-            Pico::from_units(items.map(|item| item.amount.units()).sum())
-        };
-        let list = of_kind(ItemKind::Usage).units() + of_kind(ItemKind::LateUsage).units();
-        let mut rows = Vec::new();
-        let parts = [
-            ("Volume discounts", of_kind(ItemKind::Discount)),
-            ("Carried over", of_kind(ItemKind::CarriedOver)),
-            ("Rounding", of_kind(ItemKind::Rounding)),
-        ];
-        if parts.iter().any(|(_, amount)| *amount != Pico::ZERO) {
-            rows.push(("Usage at list price", self.figure(Pico::from_units(list)), ""));
-            let parts = parts.into_iter().filter(|(_, amount)| *amount != Pico::ZERO);
-            rows.extend(parts.map(|(name, amount)| (name, self.figure(amount), "")));
-        }
-        rows.push(("Total", nano(invoice.amount), "total"));
-        let credited: i128 = self.notes.iter().map(|(note, _)| note.amount.units()).sum();
-        if credited != 0 {
-            rows.push(("Credit notes", nano(Nano::from_units(-credited)), ""));
-        }
-        if invoice.brought_forward > Nano::ZERO {
-            rows.push(("Balance brought forward", nano(invoice.brought_forward), ""));
-        }
-        if matches!(invoice.status, Status::Open | Status::Paid | Status::Draft) {
-            let asked = invoice.amount.units() + invoice.brought_forward.units();
-            let paid = asked - credited - invoice.due.units();
-            // Refunds by corrections were credited when they were made, not with this invoice.
-            let name = if paid < 0 { "Credited before" } else { "Paid" };
-            rows.push((name, nano(Nano::from_units(paid.abs())), ""));
-        }
-        rows.push(("Amount due", nano(invoice.due), "total"));
-        rows
+    /// Returns the figure of a line's amount.
+    fn figure(&self, amount: Pico) -> Pico {
+        shown::rounded(amount, &self.invoice.currency, Rounding::Nearest)
+    }
+
+    /// Returns the difference between the figure of a sum and those of its lines; `None` if they add up.
+    fn rounding(&self, items: &[Item], sum: Nano) -> Option<Pico> {
+        let figures: i128 = printed(items).map(|item| self.figure(item.amount).units()).sum();
+        let rest = sums::whole(sum, &self.invoice.currency).units() - figures;
+        (rest != 0).then_some(Pico::from_units(rest))
     }
 
     /// Returns the amount to pay if the amount due has more decimals than a payment can have.
     fn payment(&self) -> Option<String> {
         let Invoice { due, currency, .. } = self.invoice;
-        let payable = currencies::payable(*due, currency).to_pico().unwrap_or_default();
-        (!currencies::is_payable(*due, currency)).then(|| self.figure(payable))
+        (!currencies::is_payable(*due, currency)).then(|| self.exact(sums::whole(*due, currency)))
     }
+}
+
+/// Returns the lines that the page shows: all except the rounding to the units of the balance, which is part
+/// of the rounding of the figures.
+fn printed(items: &[Item]) -> impl Iterator<Item = &Item> {
+    items.iter().filter(|item| item.kind != ItemKind::Rounding)
+}
+
+/// Returns the amount of a credit note as a change of its invoice.
+fn taken_back(note: &CreditNote) -> Nano {
+    Nano::from_units(-note.amount.units())
+}
+
+/// Returns the number of decimals of a figure.
+fn decimals(figure: &str) -> usize {
+    figure.split_once('.').map_or(0, |(_, fraction)| fraction.len())
 }
 
 #[cfg(test)]

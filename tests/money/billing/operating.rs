@@ -347,11 +347,13 @@ fn credit_note_is_listed_and_printed_with_its_invoice(database: Database) {
         let path = format!("{path}/{}", books.invoices().await[0].id);
         let page = books.world.get(&path).bearer(&token).header("accept", "text/html").send().await.text;
         for words in [
-            "Credit note 1 of 2026-02-02<br><small>tests/e2</small>",
+            "Credit note 1 of <time datetime=\"2026-02-02\">2 Feb 2026</time><br><small>tests/e2</small>",
             "<td>Correction of 2026-01: chat-a, prompt tokens</td><td>-400,000</td>",
-            "<dt>Total</dt><dd>2.975 USD</dd>",
-            "<dt>Credit notes</dt><dd>-0.975 USD</dd>",
+            // 2.98 - 0.97 - 0.01 = 2.00
+            "<dt>Total</dt><dd title=\"2.975 USD\">2.98 USD</dd>",
+            "<dt>Credit notes</dt><dd title=\"-0.975 USD\">-0.97 USD</dd>",
             "<dt>Paid</dt><dd>0.00 USD</dd>",
+            "<dt>Rounding</dt><dd>-0.01 USD</dd>",
             "<dt>Amount due</dt><dd>2.00 USD</dd>",
         ] {
             assert!(page.contains(words), "{words}\n{page}");

@@ -198,11 +198,15 @@ fn invoice_is_printed(database: Database) {
             "<h1>Invoice 1</h1>",
             ">Open<",
             "Acme<br><small>org_",
-            "2026-01-01 to 2026-01-31 (UTC)",
+            "<time datetime=\"2026-01-01\">1 Jan 2026</time> to <time datetime=\"2026-01-31\">31 Jan 2026</time> (UTC)",
             "<td>chat-a, prompt tokens</td><td>3,000,000</td>",
             "<dt>Volume discounts</dt><dd>-0.25 USD</dd>",
-            "<dt>Total</dt><dd>7.257404 USD</dd>",
-            "<dt>Amount due</dt><dd>7.257404 USD</dd>",
+            // 7.50 + 0.0074 - 0.25 + 0.0026 = 7.26
+            "<tr><td>Rounding</td><td></td><td></td><td class=\"pad0\">0.0026</td>",
+            "<dt>Usage at list price</dt><dd title=\"7.507404 USD\">7.51 USD</dd>",
+            "<dt>Total</dt><dd title=\"7.257404 USD\">7.26 USD</dd>",
+            "<dt>Amount due</dt><dd title=\"7.257404 USD\">7.26 USD</dd>",
+            "over the exact amount due, 7.257404 USD, stays",
         ] {
             assert!(page.text.contains(words), "{words}\n{}", page.text);
         }

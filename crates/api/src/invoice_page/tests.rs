@@ -57,16 +57,19 @@ fn all_text_is_escaped() {
 
 #[test]
 fn figures_are_formatted() {
-    let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Rounding, 1, "-0.000000000001")];
-    let invoice = invoice(Status::Open, 617_283_500_000_000, 17_283_500_000_000);
+    let items = [item(ItemKind::Usage, 1_234_567, "0.5"), item(ItemKind::Usage, 1, "0.000258")];
+    let invoice = invoice(Status::Open, 617_283_500_258_000, 17_283_500_258_000);
     let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html().unwrap();
     for words in [
-        "<td>1,234,567</td><td class=\"pad10\">0.50</td><td class=\"pad10\">617,283.50</td>",
-        "<td class=\"pad0\">-0.000000000001</td>",
-        "<dt>Total</dt><dd>617,283.50 USD</dd>",
+        "<td>1,234,567</td><td class=\"pad4\">0.50</td><td class=\"pad2\">617,283.50</td>",
+        "<td class=\"pad0\">0.000258</td><td class=\"pad0\" title=\"0.000258 USD\">0.0003</td>",
+        // 617,283.50 + 0.0003 + 0.0097 = 617,283.51
+        "<tr><td>Rounding</td><td></td><td></td><td class=\"pad0\">0.0097</td>",
+        "<dt>Total</dt><dd title=\"617,283.500258 USD\">617,283.51 USD</dd>",
         "<dt>Paid</dt><dd>600,000.00 USD</dd>",
-        "<dt>Amount due</dt><dd>17,283.50 USD</dd>",
-        "<dt>Period</dt><dd>2026-01-01 to 2026-01-31 (UTC)</dd>",
+        "<dt>Amount due</dt><dd title=\"17,283.500258 USD\">17,283.51 USD</dd>",
+        "<dt>Invoice date</dt><dd><time datetime=\"2026-02-02\">2 Feb 2026</time></dd>",
+        "<time datetime=\"2026-01-01\">1 Jan 2026</time> to <time datetime=\"2026-01-31\">31 Jan 2026</time> (UTC)",
         "Usage in January 2026",
         "class=\"stamp open\">Open<",
     ] {
@@ -95,7 +98,8 @@ fn void_invoice_is_marked() {
     let invoice = invoice(Status::Void, 5_000_000_000, 0);
     let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html().unwrap();
     assert!(
-        html.contains("class=\"stamp void\">Void<") && html.contains("<dt>Voided on</dt><dd>2026-02-02</dd>")
+        html.contains("class=\"stamp void\">Void<")
+            && html.contains("<dt>Voided on</dt><dd><time datetime=\"2026-02-02\">2 Feb 2026</time></dd>")
     );
     assert!(html.contains("No payment is due.") && !html.contains("<dt>Paid</dt>"));
 }
@@ -119,11 +123,10 @@ fn unpayable_amount_is_rounded_up_in_a_note() {
         PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html().unwrap()
     };
     let html = page("USD", Status::Open, 7_257_404_000, 7_257_404_000);
-    assert!(html.contains("<dt>Amount due</dt><dd>7.257404 USD</dd>"), "{html}");
-    assert!(
-        html.contains("Please pay 7.26 USD. Any excess over the amount due stays in your balance."),
-        "{html}"
-    );
+    assert!(html.contains("<dt>Amount due</dt><dd title=\"7.257404 USD\">7.26 USD</dd>"), "{html}");
+    let note =
+        "Please pay 7.26 USD. Any excess over the exact amount due, 7.257404 USD, stays in your balance.";
+    assert!(html.contains(note), "{html}");
     assert!(page("JPY", Status::Open, 1_000_000_001, 1).contains("Please pay 1 JPY."));
     for (currency, status, due) in
         [("USD", Status::Open, 7_250_000_000), ("KWD", Status::Open, 7_257_000_000), ("USD", Status::Paid, 0)]
@@ -156,4 +159,82 @@ fn decimal_points_align_without_a_minor_unit() {
     let html = PrintableInvoice { invoice: &invoice, items: &items, notes: &[] }.html().unwrap();
     let whole = "<td class=\"pad2\"><span class=\"whole\">1</span></td><td class=\"pad2\"><span class=\"whole\">1,000</span></td>";
     assert!(html.contains(whole) && html.contains("<td class=\"pad0\">0.25</td>"), "{html}");
+}
+
+/// Returns the sums of an invoice: name, figure, and the exact amount if it isn't the figure.
+fn sums(invoice: &Invoice, items: &[Item], notes: &[(CreditNote, Vec<Item>)]) -> Vec<String> {
+    let sums = PrintableInvoice { invoice, items, notes }.sums().into_iter();
+    let exact = |exact: Option<String>| exact.map(|exact| format!(" ({exact})")).unwrap_or_default();
+    sums.map(|sum| format!("{} {}{}", sum.name, sum.figure, exact(sum.exact))).collect()
+}
+
+#[test]
+fn figures_below_the_table_add_up() {
+    // Three lines of 1.001, less 0.25: 2.753. Rounded by itself, the usage were 3.00, and 3.00 - 0.25 isn't 2.76.
+    let usage = || item(ItemKind::Usage, 1, "1.001");
+    let items = [usage(), usage(), usage(), item(ItemKind::Discount, 1, "-0.25")];
+    let open = invoice(Status::Open, 2_753_000_000, 2_753_000_000);
+    assert_eq!(
+        sums(&open, &items, &[]),
+        [
+            "Usage at list price 3.01 (3.003 USD)",
+            "Volume discounts -0.25",
+            "Total 2.76 (2.753 USD)",
+            "Paid 0.00",
+            "Amount due 2.76 (2.753 USD)",
+        ]
+    );
+    // The lines above are 1.00 each: 3.00 - 0.25 + 0.01.
+    let html = PrintableInvoice { invoice: &open, items: &items, notes: &[] }.html().unwrap();
+    assert!(html.contains("<tr><td>Rounding</td><td></td><td></td><td class=\"pad0\">0.01</td>"), "{html}");
+    assert_eq!(html.matches("<td class=\"pad0\" title=\"1.001 USD\">1.00</td>").count(), 3, "{html}");
+
+    // Paid from the balance, and in part.
+    let paid = invoice(Status::Paid, 2_753_000_000, 0);
+    assert_eq!(
+        sums(&paid, &items, &[])[2..],
+        ["Total 2.76 (2.753 USD)", "Paid 2.76 (2.753 USD)", "Amount due 0.00"]
+    );
+    let in_part = invoice(Status::Open, 5_000_000_000, 2_496_000_000);
+    let five = [item(ItemKind::Usage, 1, "5")];
+    assert_eq!(
+        sums(&in_part, &five, &[]),
+        ["Total 5.00", "Paid 2.50 (2.504 USD)", "Amount due 2.50 (2.496 USD)"]
+    );
+    // Usage alone is the total, also if the units of the balance were rounded.
+    let rounded = [item(ItemKind::Usage, 1, "5.0000000004"), item(ItemKind::Rounding, 1, "-0.0000000004")];
+    let whole = invoice(Status::Paid, 5_000_000_000, 0);
+    assert_eq!(sums(&whole, &rounded, &[]), ["Total 5.00", "Paid 5.00", "Amount due 0.00"]);
+}
+
+#[test]
+fn sums_that_no_rounding_makes_add_up_have_a_line() {
+    let open = invoice(Status::Open, 2_975_000_000, 2_000_000_000);
+    let note = CreditNote {
+        id: CreditNoteId::from_parts(open.finalized_at, 3),
+        number: 7,
+        organization_id: open.organization_id,
+        invoice_id: open.id,
+        month: open.month,
+        booked_month: open.month.plus(1),
+        reference: "tests/e2".into(),
+        amount: Nano::from_units(975_000_000),
+        created_at: open.finalized_at,
+    };
+    let items = [item(ItemKind::Usage, 1, "3"), item(ItemKind::Discount, 1, "-0.025")];
+    let back = vec![item(ItemKind::Correction, -1, "1"), item(ItemKind::Discount, 1, "0.025")];
+    assert_eq!(
+        sums(&open, &items, &[(note, back)]),
+        [
+            "Usage at list price 3.00",
+            "Volume discounts -0.03 (-0.025 USD)",
+            "Rounding 0.01",
+            "Total 2.98 (2.975 USD)",
+            "Credit notes -0.97 (-0.975 USD)",
+            // Nothing was paid.
+            "Paid 0.00",
+            "Rounding -0.01",
+            "Amount due 2.00",
+        ]
+    );
 }
