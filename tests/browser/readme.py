@@ -116,7 +116,9 @@ try:
     assert len(found) > 30, found
     for step in found:
         reader.follow(step)
-    assert reader.shows("0.000258 USD"), reader.page()
+    assert reader.shows("0.0003 USD"), reader.page()
+    exact = reader.driver.find_element(By.CSS_SELECTOR, ".figures [title]").get_attribute("title")
+    assert exact == "0.000258 USD", exact
     assert "/usage" in reader.driver.current_url, reader.page()
     print("every step of the README works")
 finally:

@@ -76,7 +76,9 @@ if (prompt) {
   const show = (line) => {
     if (line.text) slot("text").append(line.text);
     for (const name of ["remark", "failure"]) if (line[name]) say(name, line[name]);
-    for (const [name, words] of Object.entries(line.figures ?? {})) slot(name).textContent = words;
+    const { exact_price: exact, ...figures } = line.figures ?? {};
+    for (const [name, words] of Object.entries(figures)) slot(name).textContent = words;
+    if (exact) slot("price").title = exact;
     for (const name of ["curl", "python"]) if (line[name]) slot(name).textContent = line[name];
   };
   const read = async (body) => {

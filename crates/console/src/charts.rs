@@ -3,6 +3,10 @@
 
 use std::fmt::Display;
 
+use kernel::money::Pico;
+
+use crate::show::{self, Column, Money};
+
 /// The maximum number of series in a chart: the largest ones, and the others combined.
 pub const MAX_SERIES: usize = 12;
 
@@ -34,8 +38,36 @@ impl Series {
     }
 }
 
-/// A function that formats a value with all its digits.
-pub type Figure<'a> = &'a dyn Fn(i128) -> String;
+/// The unit of a chart's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit<'a> {
+    /// Whole numbers, such as tokens.
+    Count,
+    /// 1e-12 of this currency.
+    Pico(&'a str),
+}
+
+impl Unit<'_> {
+    /// Returns a value with all its digits.
+    fn exact(self, value: i128) -> String {
+        match self {
+            Self::Count => show::number(value),
+            Self::Pico(currency) => kernel::currencies::format(Pico::from_units(value), currency),
+        }
+    }
+
+    /// Returns the figures of a column of values.
+    fn figures(self, values: &[i128]) -> Vec<Money> {
+        match self {
+            Self::Count => values.iter().map(|value| Money::text(self.exact(*value))).collect(),
+            Self::Pico(currency) => {
+                let amounts = || values.iter().map(|value| Pico::from_units(*value));
+                let column = Column::new(currency, amounts());
+                amounts().map(|amount| column.write(amount)).collect()
+            }
+        }
+    }
+}
 
 /// A chart of stacked bars, one for each column. `components.html` has the macro that shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +78,7 @@ pub struct Chart {
     /// The legend of the bars, from the bottom to the top. The largest series is first.
     pub legend: Vec<Entry>,
     /// The sum of all values.
-    pub total: String,
+    pub total: Money,
     /// The values at the top, in the middle and at the bottom of the scale.
     pub scale: [String; 3],
     /// The labels of the first column, a column in the middle, and the last column.
@@ -71,7 +103,7 @@ pub struct Bar {
 pub struct Entry {
     pub class: &'static str,
     pub name: String,
-    pub total: String,
+    pub total: Money,
 }
 
 /// The CSS classes of the colors, in the order of the series. The last class is for the sum of the other
@@ -81,23 +113,26 @@ const CLASSES: [&str; MAX_SERIES] =
 
 impl Chart {
     /// Returns a chart of these series. Each has a value for every column.
-    pub fn new(label: String, columns: &[String], series: Vec<Series>, figure: Figure<'_>) -> Self {
+    pub fn new(label: String, columns: &[String], series: Vec<Series>, unit: Unit<'_>) -> Self {
         let total: i128 = series.iter().map(Series::total).sum();
         let sums: Vec<i128> = (0..columns.len()).map(|column| sum_of(&series, column)).collect();
         let top = round_up(sums.into_iter().max().unwrap_or(0));
-        let (series, bars) = fit(columns, &sorted(series), top, figure);
-        let legend = series.iter().map(|(class, series)| Entry {
+        let (series, bars) = fit(columns, &sorted(series), top, unit);
+        let totals: Vec<_> = series.iter().map(|(_, series)| series.total()).chain([total]).collect();
+        let mut figures = unit.figures(&totals);
+        let total = figures.pop().unwrap_or_else(|| Money::text(String::new()));
+        let legend = series.iter().zip(figures).map(|((class, series), total)| Entry {
             class,
             name: series.name.clone(),
-            total: figure(series.total()),
+            total,
         });
-        let middle = if top % 2 == 0 { short(&figure(top / 2)) } else { String::new() };
+        let middle = if top % 2 == 0 { short(&unit.exact(top / 2)) } else { String::new() };
         Self {
             label,
             legend: legend.collect(),
             bars,
-            total: figure(total),
-            scale: [short(&figure(top)), middle, short(&figure(0))],
+            total,
+            scale: [short(&unit.exact(top)), middle, short(&unit.exact(0))],
             ends: ends(columns),
             width: columns.len().max(1) * COLUMN,
         }
@@ -125,25 +160,27 @@ fn fit(
     columns: &[String],
     series: &[Series],
     top: i128,
-    figure: Figure<'_>,
+    unit: Unit<'_>,
 ) -> (Vec<(&'static str, Series)>, Vec<Bar>) {
+    let values = series.iter().flat_map(|series| &series.values).filter(|value| **value > 0);
+    let longest = values.chain([&top]).map(|value| unit.exact(*value).len()).max().unwrap_or(0);
     let mut most = series.len().clamp(1, MAX_SERIES);
     loop {
         let merged = merge(series.to_vec(), most);
-        if most == 1 || bytes(columns, &merged, figure) <= MAX_BYTES {
-            let bars = bars(columns, &merged, top, figure);
+        if most == 1 || bytes(columns, &merged, longest) <= MAX_BYTES {
+            let bars = bars(columns, &merged, top, unit);
             return (merged, bars);
         }
         most -= 1;
     }
 }
 
-/// Returns the maximum size of the bars of these series in bytes.
-fn bytes(columns: &[String], series: &[(&'static str, Series)], figure: Figure<'_>) -> usize {
+/// Returns the maximum size of the bars of these series in bytes. `longest` is the length of the longest
+/// figure.
+fn bytes(columns: &[String], series: &[(&'static str, Series)], longest: usize) -> usize {
     let column = columns.iter().map(String::len).max().unwrap_or(0);
     let of_series = series.iter().map(|(_, series)| {
         let bars = series.values.iter().filter(|value| **value > 0).count();
-        let longest = figure(series.values.iter().copied().max().unwrap_or(0)).len();
         let title = column.saturating_add(series.name.len()).saturating_add(longest).saturating_add(4);
         bars.saturating_mul(title.saturating_add(BAR_BYTES))
     });
@@ -165,7 +202,7 @@ fn merge(mut series: Vec<Series>, most: usize) -> Vec<(&'static str, Series)> {
     merged
 }
 
-fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, figure: Figure<'_>) -> Vec<Bar> {
+fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, unit: Unit<'_>) -> Vec<Bar> {
     let mut bars = Vec::new();
     for (index, column) in columns.iter().enumerate() {
         let mut below: i128 = 0;
@@ -183,7 +220,7 @@ fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, figure
                 x: index * COLUMN + (COLUMN - BAR) / 2,
                 y: (HEIGHT - from - height).max(0),
                 height,
-                title: format!("{column}, {}: {}", series.name, figure(value)),
+                title: format!("{column}, {}: {}", series.name, unit.exact(value)),
             });
         }
     }
@@ -231,10 +268,6 @@ fn ends<T: Display>(columns: &[T]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn plain(value: i128) -> String {
-        value.to_string()
-    }
-
     fn series(name: &str, values: &[i128]) -> Series {
         Series { name: name.into(), values: values.to_vec() }
     }
@@ -243,7 +276,7 @@ mod tests {
     fn bars_are_stacked_from_the_biggest() {
         let columns = ["a", "b", "c"].map(str::to_owned);
         let all = vec![series("small", &[1, 0, 0]), series("big", &[3, 2, 0])];
-        let chart = Chart::new("Test".into(), &columns, all, &plain);
+        let chart = Chart::new("Test".into(), &columns, all, Unit::Count);
         assert_eq!(chart.scale, ["4", "2", "0"]);
         let drawn: Vec<_> =
             chart.bars.iter().map(|bar| (bar.class, bar.x, bar.y, bar.height, bar.title.as_str())).collect();
@@ -255,8 +288,11 @@ mod tests {
                 ("s1", 11, 500, 500, "b, big: 2"),
             ]
         );
-        let legend: Vec<_> = chart.legend.iter().map(|e| (e.name.as_str(), e.total.as_str())).collect();
-        assert_eq!((legend, chart.total.as_str()), (vec![("big", "5"), ("small", "1")], "6"));
+        let legend: Vec<_> = chart.legend.iter().map(|e| format!("{} {}", e.name, e.total)).collect();
+        assert_eq!(
+            (legend, chart.total.to_string()),
+            (vec!["big 5".to_owned(), "small 1".to_owned()], "6".into())
+        );
         assert_eq!((chart.ends, chart.width), (columns.to_vec(), 30));
     }
 
@@ -268,12 +304,12 @@ mod tests {
             let entry = |e: &Entry| format!("{} {} {}", e.class, e.name, e.total);
             [chart.legend.first().map(entry), chart.legend.last().map(entry)].map(Option::unwrap)
         };
-        let twelve = Chart::new(String::new(), &columns, all(12), &plain);
+        let twelve = Chart::new(String::new(), &columns, all(12), Unit::Count);
         assert_eq!((twelve.legend.len(), names(&twelve)), (12, ["s1 n12 12", "s0 n01 1"].map(str::to_owned)));
-        let more = Chart::new(String::new(), &columns, all(14), &plain);
+        let more = Chart::new(String::new(), &columns, all(14), Unit::Count);
         let due = ["s1 n14 14".to_owned(), "s0 3 others 6".to_owned()];
         assert_eq!((more.legend.len(), names(&more)), (12, due));
-        assert_eq!(more.total, (1..=14).sum::<i128>().to_string());
+        assert_eq!(more.total.to_string(), (1..=14).sum::<i128>().to_string());
         assert_eq!(more.bars.iter().map(|bar| bar.height).sum::<i128>(), 105 * HEIGHT / 200);
     }
 
@@ -282,12 +318,31 @@ mod tests {
         let columns: Vec<_> = (0..366).map(|n| format!("2026-{n:05}")).collect();
         let name = "n".repeat(100);
         let all = (1..=12).map(|n| series(&format!("{name}{n}"), &vec![n; 366])).collect();
-        let chart = Chart::new(String::new(), &columns, all, &plain);
+        let chart = Chart::new(String::new(), &columns, all, Unit::Count);
         assert_eq!((chart.legend.len(), chart.bars.len()), (1, 366));
-        assert_eq!(chart.total, (78 * 366).to_string());
+        assert_eq!(chart.total.to_string(), "28,548");
         assert_eq!(chart.legend.first().map(|e| e.name.as_str()), Some("All"));
         let bytes: usize = chart.bars.iter().map(|bar| bar.title.len() + BAR_BYTES).sum();
         assert!(bytes < 36_000, "{bytes}");
+    }
+
+    #[test]
+    fn bars_have_exact_amounts_and_the_legend_rounded_ones() {
+        let columns = ["a".to_owned()];
+        let all = vec![series("x", &[7_250_000_000_700]), series("y", &[2_000_000])];
+        let chart = Chart::new(String::new(), &columns, all, Unit::Pico("USD"));
+        let titles: Vec<_> = chart.bars.iter().map(|bar| bar.title.as_str()).collect();
+        assert_eq!(titles, ["a, x: 7.2500000007", "a, y: 0.000002"]);
+        let totals = chart.legend.iter().map(|entry| entry.total.clone().into_parts());
+        assert_eq!(
+            totals.chain([chart.total.into_parts()]).collect::<Vec<_>>(),
+            [
+                ("7.25".to_owned(), Some("7.2500000007 USD".to_owned())),
+                ("0.000002".to_owned(), None),
+                ("7.25".to_owned(), Some("7.2500020007 USD".to_owned())),
+            ]
+        );
+        assert_eq!(chart.scale, ["8", "4", "0"]);
     }
 
     #[test]
@@ -308,10 +363,10 @@ mod tests {
     fn what_was_taken_back_and_what_is_tiny_is_drawn_safely() {
         let columns = ["a".to_owned(), "b".to_owned()];
         let all = vec![series("x", &[1_000_000, -5]), series("y", &[1, 0])];
-        let chart = Chart::new(String::new(), &columns, all, &plain);
+        let chart = Chart::new(String::new(), &columns, all, Unit::Count);
         let drawn: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();
         assert_eq!(drawn, [(500, 500), (498, 2)]);
-        assert_eq!(chart.total, "999996");
-        assert!(Chart::new(String::new(), &[], Vec::new(), &plain).is_empty());
+        assert_eq!(chart.total.to_string(), "999,996");
+        assert!(Chart::new(String::new(), &[], Vec::new(), Unit::Count).is_empty());
     }
 }

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import datetime, timedelta
 
 from browser import ANSWERED
 from waits import until
@@ -28,6 +29,7 @@ def run(browser, client, world):
     promote_and_remove(browser, client, mine, theirs)
     read_invoice(browser, client, world, mine)
     read_audit_log(browser)
+    read_times(browser)
     end_sessions(browser, client)
     sign_out(browser)
     client.chat(secret)
@@ -128,15 +130,19 @@ def read_usage(browser, calls, person):
     until("the usage of the calls", shown)
     browser.leave(browser.one('#by option[value="key"]').click)
     assert "by=key" in browser.path(), browser.path()
-    bars = [re.fullmatch(r"(\S+), (.*): (\S+)", bar.get_attribute("textContent")).groups() for bar in browser.all("svg title")]
+    bars = [re.fullmatch(r"(\d+ \w+ \d+), (.*): (\S+)", bar.get_attribute("textContent")).groups() for bar in browser.all("svg title")]
     chart = sorted((day, name, float(amount)) for day, name, amount in bars)
-    rows = [[cell.text for cell in row.find_elements("css selector", "th, td")] for row in browser.all(".table tbody tr")]
+    # A rounded figure has the exact amount as its title.
+    exact = "return (arguments[0].querySelector('[title]')?.title ?? arguments[0].innerText).split(' USD')[0]"
+    cell_text = lambda cell: browser.driver.execute_script(exact, cell)
+    rows = [[cell_text(cell) for cell in row.find_elements("css selector", "th, td")] for row in browser.all(".table tbody tr")]
     table = sorted((row[0], row[1], float(row[5])) for row in rows)
     link = browser.one("a.csv").get_attribute("href")
     text = browser.driver.execute_async_script("fetch(arguments[0]).then((answer) => answer.text()).then(arguments[1])", link)
     lines = list(csv.DictReader(io.StringIO(text)))
     name = lambda line: line["api_key_name"] + ("" if line["api_key_id"] else " (without a key)")
-    file = sorted((line["date"], name(line), float(line["chat_amount"])) for line in lines)
+    in_words = lambda date: f"{date.day} {date:%b %Y}"
+    file = sorted((in_words(datetime.fromisoformat(line["date"])), name(line), float(line["chat_amount"])) for line in lines)
     assert chart == table == file and len(chart) == 2, (chart, table, text)
     assert {name for _, name, _ in chart} == {"Shop", f"{person} (without a key)"}, chart
 
@@ -263,6 +269,24 @@ def read_audit_log(browser):
     browser.leave(options[0].click)
     actions = [row.find_elements("css selector", "td")[2].text for row in browser.all(".table tbody tr")]
     assert actions == ["API key rotated"], actions
+
+
+def read_times(browser):
+    """Times are those of the reader's zone, with the time in UTC as title. Days are UTC everywhere."""
+    browser.cdp("Emulation.setTimezoneOverride", timezoneId="Asia/Kathmandu")
+    try:
+        browser.driver.refresh()
+        time = browser.all("main table time")[0]
+        at = datetime.fromisoformat(time.get_attribute("datetime"))
+        assert time.get_attribute("title") == f"{at.day} {at:%b %Y, %H:%M:%S} UTC", time.get_attribute("outerHTML")
+        there = at + timedelta(hours=5, minutes=45)
+        expected = f"{there:%b} {there.day}, {there.year}, {there.hour % 12 or 12}:{there:%M %p}"
+        assert time.text.replace("\u202f", " ") == expected, (time.text, expected)
+        browser.click("Billing", ".side a")
+        fact = browser.one(".facts div:nth-child(4)").text
+        assert re.fullmatch(r"Invoice date\n2 [A-Z][a-z]{2} 20\d\d", fact), fact
+    finally:
+        browser.cdp("Emulation.setTimezoneOverride", timezoneId="")
 
 
 def end_sessions(browser, client):

@@ -76,7 +76,7 @@ def read_usage(browser):
     browser.type(start_date=f"{day:%m%d%Y}")
     browser.click("Apply")
     assert f"start_date={day:%Y-%m-%d}" in browser.path(), browser.path()
-    browser.expect(f"{day:%Y-%m-%d} to ")
+    browser.expect(f"{day.day} {day:%b %Y} to ")
 
 
 def rotate(browser, client, old):

@@ -414,7 +414,7 @@ PAGES = {
         full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
     ],
     INSTALLATION + "/margins": [
-        empty(None, who="opal", query="?month=2001-02", says=("No call in 2001-02 has a cost",)),
+        empty(None, who="opal", query="?month=2001-02", says=("No call in Feb 2001 has a cost",)),
         full(None, who="opal", says=("<script>", "svc-1-pro")),
         State("customers", None, "opal", query="?by=customer", says=("(deleted)",)),
     ],

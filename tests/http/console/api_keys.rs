@@ -411,16 +411,20 @@ async fn usage_of_a_key_is_that_of_its_last_30_days(world: World) {
     let page = scene.browser.page(&world, &path).await;
     for text in [
         format!(
-            "<th scope=\"row\">{today}</th><td class=\"number\">2</td><td class=\"number\">2,000</td><td class=\"number\">20</td>"
+            "<th scope=\"row\"><time datetime=\"{today}\">10 Mar 2026</time></th><td class=\"number\">2</td>\
+             <td class=\"number\">2,000</td><td class=\"number\">20</td>"
         ),
-        format!("<th scope=\"row\">{}</th><td class=\"number\">1</td>", today.plus(-29)),
+        format!(
+            "<th scope=\"row\"><time datetime=\"{}\">9 Feb 2026</time></th><td class=\"number\">1</td>",
+            today.plus(-29)
+        ),
         "<th scope=\"row\">All 30 days</th><td class=\"number\">3</td><td class=\"number\">3,000</td>"
             .to_owned(),
         "All time: 4 requests, 4,040 tokens.".to_owned(),
     ] {
         assert!(page.contains(&text), "{text}: {page}");
     }
-    assert!(!page.contains(&today.plus(-30).to_string()), "{page}");
+    assert!(!page.contains(&today.plus(-30).to_string()) && !page.contains(">8 Feb 2026"), "{page}");
 }
 
 #[on_each_database]

@@ -60,7 +60,7 @@ async fn person_gets_an_answer_with_its_exact_price(world: World) {
     assert_eq!(between(&page, "data-shown=\"prompt_tokens\">", "<"), "2");
     assert_eq!(between(&page, "data-shown=\"completion_tokens\">", "<"), "20");
     // 2 · 0.000002 + 20 · 0.000006
-    assert_eq!(between(&page, "data-shown=\"price\">", "<"), "0.000124 USD");
+    assert_eq!(between(&page, "data-shown=\"price\" title=\"0.000124 USD\">", "<"), "0.0001 USD");
     assert!(page.contains("curl http") && page.contains("/v1/chat/completions"), "{page}");
     assert!(page.contains("client.chat.completions.create("), "{page}");
     let usage = report(&world, &ada.access_token, &place).await;
@@ -74,7 +74,8 @@ async fn person_gets_an_answer_with_its_exact_price(world: World) {
     assert!(text(&lines).starts_with("This is the demo model inside tollkeeper."), "{lines:?}");
     assert!(lines[0]["curl"].as_str().unwrap().contains("\"content\": \"Say hello\""), "{lines:?}");
     assert!(lines.iter().any(|line| line["remark"].as_str().is_some_and(|words| words.contains("cut"))));
-    let figures = json!({"prompt_tokens": "2", "completion_tokens": "20", "price": "0.000124 USD"});
+    let figures = json!({"prompt_tokens": "2", "completion_tokens": "20", "price": "0.0001 USD",
+        "exact_price": "0.000124 USD"});
     assert_eq!(lines.last().unwrap()["figures"], figures, "{lines:?}");
     let usage = report(&world, &ada.access_token, &place).await;
     let chat = "\"chat\":{\"requests\":2,\"tokens\":{\"prompt\":4,\"completion\":40},\"amount\":0.000248}";

@@ -9,6 +9,7 @@ use askama::Template;
 use billing::invoices::Invoice;
 use kernel::error::Error;
 use kernel::ids::InvoiceId;
+use kernel::money::Nano;
 use operators::invoices;
 use web::forms::Filters;
 
@@ -18,13 +19,16 @@ use crate::form_view::{FormView, Labels};
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, SharedColumn};
 
 #[derive(Template)]
 #[template(path = "installation/invoices.html")]
 struct ListPage {
     shell: Shell,
     invoices: Vec<Invoice>,
+    /// The formats of the amounts and of the amounts due.
+    amounts: SharedColumn,
+    dues: SharedColumn,
     listing: Listing,
 }
 
@@ -36,8 +40,13 @@ pub async fn list(
 ) -> Result<Page, Error> {
     let page = query.fields.0;
     let listed = invoices::list_open(&console.operators, page).await?;
+    let column = |amount: fn(&Invoice) -> Nano| {
+        SharedColumn::owed(listed.rows.iter().map(|invoice| (amount(invoice), invoice.currency.as_str())))
+    };
     Page::new(&ListPage {
         shell: Shell::read(&console, &visit.person).await?,
+        amounts: column(|invoice| invoice.amount),
+        dues: column(|invoice| invoice.due),
         invoices: listed.rows,
         listing: Listing::new(page, listed.total, &query.sent),
     })

@@ -20,7 +20,7 @@ use crate::listing::Listing;
 use crate::options::Choice;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show::{self, Column};
+use crate::show::{self, Column, Money};
 
 /// The number of months to choose from.
 const MONTHS: i64 = 24;
@@ -93,9 +93,9 @@ struct RowView {
     /// The link to a customer's page; `None` for other groups.
     link: Option<String>,
     requests: String,
-    income: String,
-    cost: String,
-    margin: String,
+    income: Money,
+    cost: Money,
+    margin: Money,
     percent: String,
 }
 
@@ -182,5 +182,5 @@ fn months(now: Month, shown: Month) -> Vec<Choice> {
         months.push(shown);
         months.sort_by(|one, other| other.cmp(one));
     }
-    months.iter().map(|month| (month.to_string(), month.to_string())).collect()
+    months.iter().map(|month| (month.to_string(), show::month(month))).collect()
 }

@@ -11,6 +11,7 @@ use input::fields::{Fields, Record};
 use input::types::Text;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
+use kernel::money::Nano;
 use kernel::naming;
 use kernel::page::Page as PageOfList;
 use operators::organizations::{self, Overview};
@@ -22,7 +23,7 @@ use crate::console::Console;
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, SharedColumn};
 
 /// The filters of the list.
 #[derive(Debug)]
@@ -45,6 +46,10 @@ impl Record<Api> for OrganizationQuery {
 struct ListPage {
     shell: Shell,
     organizations: Vec<WalletOverview>,
+    /// The formats of the balances, the reserved amounts and the credit limits.
+    balances: SharedColumn,
+    reserved: SharedColumn,
+    limits: SharedColumn,
     listing: Listing,
     search: String,
 }
@@ -58,8 +63,14 @@ pub async fn list(
     let search = query.sent("search").to_owned();
     let OrganizationQuery { page, search_folded } = query.fields;
     let listed = organizations::list(&console.operators, &search_folded, page).await?;
+    let amounts = |amount: fn(&WalletOverview) -> Nano| {
+        listed.rows.iter().map(move |row| (amount(row), row.wallet.currency.as_str()))
+    };
     Page::new(&ListPage {
         shell: Shell::read(&console, &visit.person).await?,
+        balances: SharedColumn::held(amounts(|row| row.wallet.posted)),
+        reserved: SharedColumn::owed(amounts(|row| row.wallet.reserved)),
+        limits: SharedColumn::held(amounts(|row| row.credit_limit)),
         organizations: listed.rows,
         listing: Listing::new(page, listed.total, &query.sent),
         search,

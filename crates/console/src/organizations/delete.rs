@@ -20,6 +20,7 @@ use crate::form_view::{FormView, Labels};
 use crate::notices::Done;
 use crate::page::Page;
 use crate::shell::Shell;
+use crate::show::{self, Money};
 
 record! {
     /// The name of the organization, typed to confirm.
@@ -36,9 +37,9 @@ enum Balance {
     /// No balance.
     Settled,
     /// A positive balance of this amount.
-    Credit(String),
+    Credit(Money),
     /// A debt of this amount, or an open invoice.
-    Owed(String),
+    Owed(Money),
 }
 
 #[derive(Template)]
@@ -101,12 +102,10 @@ async fn balance(console: &Console, scope: &OrgScope) -> Result<Balance, Error> 
     let summary = billing::summary::read(&console.billing, scope.organization_id()).await?;
     let Wallet { posted, currency, .. } = summary.wallet;
     let amount = Nano::from_units(posted.units().abs());
-    let shown = amount.to_pico().ok_or_else(|| Error::internal("a balance is out of range"))?;
-    let words = format!("{} {currency}", currencies::format(shown, &currency));
     let is_payable = amount.units() >= currencies::smallest_payment(&currency).units();
     Ok(match posted.units() {
-        1.. if is_payable => Balance::Credit(words),
-        _ if is_payable || summary.is_past_due => Balance::Owed(words),
+        1.. if is_payable => Balance::Credit(show::held(amount, &currency)),
+        _ if is_payable || summary.is_past_due => Balance::Owed(show::owed(amount, &currency)),
         _ => Balance::Settled,
     })
 }

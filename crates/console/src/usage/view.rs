@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use billing::usage_reports::{Group, Query, Report, UsageByKind};
 use kernel::clock::Day;
-use kernel::money::Pico;
 
 use super::filters::{By, LABELS, Measure, OrganizationBy, PeriodChoice, Span, UsageFilters};
-use crate::charts::{Chart, Series};
+use crate::charts::{Chart, Series, Unit};
 use crate::form_view::FormView;
 use crate::links;
 use crate::listing::Listing;
-use crate::show::{self, Column};
+use crate::show::{self, Column, Money};
 
 /// A report as a page shows it.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct ReportView {
     pub first: Day,
     pub last: Day,
     /// The sums of the whole report.
-    pub amount: String,
+    pub amount: Money,
     pub requests: String,
     pub prompt_tokens: String,
     pub completion_tokens: String,
@@ -55,7 +54,7 @@ pub struct RowView {
     pub requests: String,
     pub prompt_tokens: String,
     pub completion_tokens: String,
-    pub amount: String,
+    pub amount: Money,
 }
 
 impl UsageView {
@@ -112,7 +111,7 @@ impl ReportView {
             requests: show::number(total.requests()),
             prompt_tokens: show::number(total.prompt_tokens()),
             completion_tokens: show::number(total.completion_tokens()),
-            chart: chart(filters, report, &caption, &column),
+            chart: chart(filters, report, &caption, &currency),
             rows: rows(filters, report, &column),
             listing: Listing::new(filters.page, total_listed, sent),
             question: links::question(sent, LABELS),
@@ -142,9 +141,9 @@ fn by_words(label: &str) -> String {
 /// Returns the name of the period that begins at this day.
 fn period_name(period: PeriodChoice, date: Day) -> String {
     match period {
-        PeriodChoice::Day => date.to_string(),
-        PeriodChoice::Week => format!("Week of {date}"),
-        PeriodChoice::Month => date.month().to_string(),
+        PeriodChoice::Day => show::day(date),
+        PeriodChoice::Week => format!("Week of {}", show::day(date)),
+        PeriodChoice::Month => show::month(date.month()),
     }
 }
 
@@ -157,7 +156,7 @@ fn value(measure: Measure, usage: &UsageByKind) -> i128 {
     }
 }
 
-fn chart<B: By>(filters: &UsageFilters<B>, report: &Report, caption: &str, column: &Column) -> Chart {
+fn chart<B: By>(filters: &UsageFilters<B>, report: &Report, caption: &str, currency: &str) -> Chart {
     let period = filters.groups().period;
     let days = report.range.start.unix_days()..report.range.end_exclusive.unix_days();
     let mut dates: Vec<Day> = days.map(|day| period.first_day(Day::from_unix_days(day))).collect();
@@ -172,17 +171,17 @@ fn chart<B: By>(filters: &UsageFilters<B>, report: &Report, caption: &str, colum
             *sum += value(filters.measure, &row.usage);
         }
     }
-    let figure = |value: i128| match filters.measure {
-        Measure::Amount => column.write(Pico::from_units(value)),
-        Measure::Tokens | Measure::Requests => show::number(value),
+    let unit = match filters.measure {
+        Measure::Amount => Unit::Pico(currency),
+        Measure::Tokens | Measure::Requests => Unit::Count,
     };
     let columns: Vec<_> = dates.iter().map(|date| period_name(filters.period, *date)).collect();
     let label = format!(
         "{caption}, {} to {}. The table below has all figures.",
-        report.range.start,
-        report.range.end_exclusive.plus(-1)
+        show::day(report.range.start),
+        show::day(report.range.end_exclusive.plus(-1))
     );
-    Chart::new(label, &columns, series.into_values().collect(), &figure)
+    Chart::new(label, &columns, series.into_values().collect(), unit)
 }
 
 /// Returns the rows of one page.
@@ -206,13 +205,12 @@ pub fn trend(report: &Report) -> (String, Chart) {
     let filters = UsageFilters::<OrganizationBy> { span: Span::ThirtyDays, ..UsageFilters::default() };
     let currency = report.currency.as_deref().unwrap_or_default();
     let caption = format!("Daily cost by model ({currency})");
-    let column = Column::new(currency, report.rows.iter().map(|row| row.usage.amount()));
-    let chart = chart(&filters, report, &caption, &column);
+    let chart = chart(&filters, report, &caption, currency);
     (caption, chart)
 }
 
 /// Returns the chart of the amounts of an API key by day.
-pub fn key_trend(report: &Report, column: &Column) -> Chart {
+pub fn key_trend(report: &Report, currency: &str) -> Chart {
     let days = report.range.start.unix_days()..report.range.end_exclusive.unix_days();
     let dates: Vec<Day> = days.map(Day::from_unix_days).collect();
     let mut values = vec![0; dates.len()];
@@ -222,10 +220,10 @@ pub fn key_trend(report: &Report, column: &Column) -> Chart {
             *value += row.usage.amount().units();
         }
     }
-    let columns: Vec<_> = dates.iter().map(Day::to_string).collect();
+    let columns: Vec<_> = dates.iter().map(show::day).collect();
     let label = "Daily cost. The table below has all figures.".to_owned();
     let series = Series { name: "Amount".to_owned(), values };
-    Chart::new(label, &columns, vec![series], &|value| column.write(Pico::from_units(value)))
+    Chart::new(label, &columns, vec![series], Unit::Pico(currency))
 }
 
 /// Returns the query for [`trend`].

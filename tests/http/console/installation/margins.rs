@@ -51,7 +51,8 @@ async fn margins_are_shown_by_month(world: World) {
     let month = world.clock.now().day().month();
     let empty = browser.page(&world, &page).await;
     assert!(
-        empty.contains(&format!("No call in {month} has a cost.")) && empty.contains("<code>cost</code>"),
+        empty.contains("No call in <time datetime=\"2026-03\">Mar 2026</time> has a cost.")
+            && empty.contains("<code>cost</code>"),
         "{empty}"
     );
     let first = month.first_day();
@@ -62,14 +63,17 @@ async fn margins_are_shown_by_month(world: World) {
     insert(&world, first.plus(-1), &place.organization, ["m-3", "up-3"], [5, 0, 0]).await;
 
     let by_model = browser.page(&world, &page).await;
-    let all = ["All", "1,235", "2.50", "1.450000000001", "1.049999999999", "42%"];
+    let all = ["All", "1,235", "2.50", "1.45", "1.05", "42%"];
     assert_escaped(&by_model, "<i>m");
     let expected = [
-        ["&#60;i&#62;m", "1,234", "1.50", "0.250000000000", "1.250000000000", "83.33%"],
-        ["m-2", "1", "1.00", "1.200000000001", "-0.200000000001", "-20%"],
+        ["&#60;i&#62;m", "1,234", "1.50", "0.25", "1.25", "83.33%"],
+        ["m-2", "1", "1.00", "1.20", "-0.20", "-20%"],
         all,
     ];
     assert_eq!(cells(&by_model), expected);
+    for exact in ["1.200000000001", "-0.200000000001", "1.450000000001", "1.049999999999"] {
+        assert!(by_model.contains(&format!("<span title=\"{exact} USD\">")), "{exact}: {by_model}");
+    }
     assert!(
         by_model.contains("Income (USD)") && by_model.contains("aria-current=\"page\">Margins"),
         "{by_model}"

@@ -40,14 +40,22 @@ pub fn of_chart(page: &str) -> Figures {
     figures
 }
 
+/// Returns the text of a cell; for an amount the exact one, which is the title of a rounded figure.
+fn exact(cell: &str) -> String {
+    let text = cell.split_once('>').unwrap().1;
+    if let Some(title) = between(text, "title=\"", "\"").next() {
+        return title.strip_suffix(" USD").unwrap().to_owned();
+    }
+    unescape(between(text, ">", "<").next().unwrap_or(text))
+}
+
 /// Returns the table's figures of this measure.
 pub fn of_table(page: &str, show: &str) -> Figures {
     let table = between(page, "aria-label=\"Usage\"", "</table>").next().unwrap_or_default();
     let body = between(table, "<tbody>", "</tbody>").next().unwrap_or_default();
     let mut figures: Figures = between(body, "<tr>", "</tr>")
         .map(|row| {
-            let cells: Vec<_> =
-                between(row, "<td", "</td>").map(|cell| unescape(cell.split_once('>').unwrap().1)).collect();
+            let cells: Vec<_> = between(row, "<td", "</td>").map(exact).collect();
             let sum = |a: &str, b: &str| {
                 Pico::parse(&plain(a))
                     .unwrap()
@@ -70,10 +78,17 @@ pub fn of_table(page: &str, show: &str) -> Figures {
 /// Returns the page's name for the period with this date.
 fn period_name(period: &str, date: &str) -> String {
     match period {
-        "day" => date.to_owned(),
-        "week" => format!("Week of {date}"),
-        _ => date[..7].to_owned(),
+        "day" => in_words(date),
+        "week" => format!("Week of {}", in_words(date)),
+        _ => in_words(date).split_once(' ').unwrap().1.to_owned(),
     }
+}
+
+/// Returns a date such as `2026-03-09` in the form `9 Mar 2026`.
+fn in_words(date: &str) -> String {
+    let parts: Vec<usize> = date.split('-').map(|part| part.parse().unwrap()).collect();
+    let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    format!("{} {} {}", parts[2], names[parts[1] - 1], parts[0])
 }
 
 fn sum<'a>(figures: impl IntoIterator<Item = &'a str>) -> String {

@@ -151,7 +151,7 @@ async fn show(
     let organization_id = visit.scope.organization_id();
     let shell = Shell::read(console, &visit.person).await?;
     let currency = currency(console, organization_id).await?;
-    let least = show::money(console.payments.settings.minimum(&currency), &currency);
+    let least = show::exact(console.payments.settings.minimum(&currency), &currency);
     let is_taxed = console.payments.settings.stripe_tax;
     let page = TopUpPage {
         tabs: super::tabs(&shell, Tab::Payments),

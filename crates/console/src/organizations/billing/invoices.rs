@@ -2,6 +2,8 @@
 
 pub mod pay;
 
+use std::iter;
+
 use api::gate::{InvoiceScope, Visit};
 use api::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
 use api::organizations::billing::invoices::InvoiceQuery;
@@ -19,7 +21,7 @@ use crate::console::Console;
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, SharedColumn};
 
 /// The statuses that an invoice can have, with their labels.
 const STATUSES: &[(&str, &str)] =
@@ -32,6 +34,9 @@ struct InvoicesPage {
     tabs: Vec<(String, &'static str, bool)>,
     status: String,
     documents: Vec<Document>,
+    /// The formats of the amounts of invoices and credit notes, and of the amounts due.
+    amounts: SharedColumn,
+    dues: SharedColumn,
     listing: Listing,
     here: String,
     /// The link to the file with the charges of a month, without the month.
@@ -54,6 +59,11 @@ pub async fn list(
         tabs: super::tabs(&shell, Tab::Invoices),
         may_pay: super::may_pay(&console, &shell),
         status,
+        amounts: SharedColumn::owed(listed.documents.iter().flat_map(amounts)),
+        dues: SharedColumn::owed(listed.documents.iter().map(|document| {
+            let invoice = &document.invoice;
+            (invoice.due, invoice.currency.as_str())
+        })),
         documents: listed.documents,
         listing: Listing::new(page, listed.total, &query.sent),
         charges: shell.organization_link("/billing/export"),
@@ -72,6 +82,13 @@ pub async fn read(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> R
 /// Returns `true` if an invoice with this status has an amount due.
 fn is_open(status: Status) -> bool {
     status == Status::Open
+}
+
+/// Returns the amounts of an invoice and its credit notes, with their currency.
+fn amounts(document: &Document) -> impl Iterator<Item = (Nano, &str)> {
+    let Document { invoice, notes, .. } = document;
+    let of_notes = notes.iter().map(|(note, _)| taken_back(note.amount));
+    iter::once(invoice.amount).chain(of_notes).map(|amount| (amount, invoice.currency.as_str()))
 }
 
 /// Returns the amount of a credit note as a change of its invoice.

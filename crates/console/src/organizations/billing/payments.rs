@@ -7,6 +7,7 @@ use api::gate::{PaymentScope, Visit};
 use api::paging::PageQuery;
 use askama::Template;
 use kernel::error::Error;
+use kernel::money::Nano;
 use payments::auto_top_ups::{self, AutoTopUp};
 use payments::cards::{self, SavedCard};
 use payments::payments::{self as operations, Payment};
@@ -20,7 +21,7 @@ use crate::console::Console;
 use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, Money, SharedColumn};
 
 #[derive(Template)]
 #[template(path = "organizations/payments/list.html")]
@@ -28,6 +29,10 @@ struct ListPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     payments: Vec<Payment>,
+    /// The formats of the amounts.
+    amounts: SharedColumn,
+    refunds: SharedColumn,
+    disputes: SharedColumn,
     listing: Listing,
     card: Option<SavedCard>,
     top_up: AutoTopUp,
@@ -46,8 +51,14 @@ pub async fn list(
     let (organization_id, page) = (visit.scope.organization_id(), query.fields.0);
     let listed = operations::list(&console.payments, &visit.scope, page).await?;
     let shell = Shell::read(&console, &visit.person).await?;
+    let column = |amount: fn(&Payment) -> Nano| {
+        SharedColumn::held(listed.rows.iter().map(|payment| (amount(payment), payment.currency.as_str())))
+    };
     Page::new(&ListPage {
         tabs: super::tabs(&shell, Tab::Payments),
+        amounts: column(Payment::amount),
+        refunds: column(Payment::refunded),
+        disputes: column(Payment::disputed),
         payments: listed.rows,
         listing: Listing::new(page, listed.total, &query.sent),
         card: cards::read(&console.payments, organization_id).await?,
@@ -71,8 +82,8 @@ struct PaymentPage {
     tabs: Vec<(String, &'static str, bool)>,
     payment: Payment,
     /// The tax that is added, and the total with it, once they are known.
-    tax: Option<String>,
-    total: Option<String>,
+    tax: Option<Money>,
+    total: Option<Money>,
     /// The URL of Stripe's page for the payment, if the user may pay.
     checkout_url: Option<String>,
     may_pay: bool,

@@ -116,7 +116,7 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
         secrets: keys::api_keys::secrets(&console.keys, scope).await?,
         totals: billing::totals::api_key(&console.billing, scope).await?,
         caption: format!("Daily cost ({})", column.currency()),
-        chart: usage::key_trend(&days, &column),
+        chart: usage::key_trend(&days, column.currency()),
         column,
         days,
         now,

@@ -102,7 +102,7 @@ async fn show(
     let currency = currency(console, visit.scope.organization_id()).await?;
     let settings = &console.payments.settings;
     let [least, most] = [settings.minimum(&currency), settings.maximum(&currency)]
-        .map(|amount| show::money(amount, &currency));
+        .map(|amount| show::exact(amount, &currency));
     let page = NewPage {
         tabs: crate::organizations::billing::tabs(&shell, Tab::Payments),
         form,

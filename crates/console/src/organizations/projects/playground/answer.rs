@@ -1,6 +1,5 @@
 //! A model's answer, and its cost.
 
-use kernel::currencies;
 use kernel::error::Error;
 use kernel::ids::ModelCallId;
 use serde::{Deserialize, Serialize};
@@ -26,13 +25,16 @@ pub(super) struct Figures {
     pub(super) prompt_tokens: String,
     pub(super) completion_tokens: String,
     pub(super) price: String,
+    /// The price with all its digits; empty if nothing was charged.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) exact_price: String,
 }
 
 impl Figures {
     /// Returns dashes, for a call that hasn't finished.
     pub(super) fn unknown() -> Self {
         let [prompt_tokens, completion_tokens, price] = ["–"; 3].map(str::to_owned);
-        Self { prompt_tokens, completion_tokens, price }
+        Self { prompt_tokens, completion_tokens, price, exact_price: String::new() }
     }
 
     /// Returns the charged usage of a finished call. If it can't be read, returns a sentence instead, because
@@ -61,7 +63,8 @@ impl Figures {
         Ok(Self {
             prompt_tokens: format!("{about}{}{cached}", show::number(used.tokens.prompt)),
             completion_tokens: format!("{about}{}", show::number(used.tokens.completion)),
-            price: format!("{} {currency}", currencies::format(used.amount, currency)),
+            price: show::money(used.amount, currency).into_parts().0,
+            exact_price: show::exact(used.amount, currency),
         })
     }
 }
