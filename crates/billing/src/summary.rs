@@ -26,6 +26,8 @@ pub struct Summary {
     pub plan: String,
     /// `true` if an amount is due on an invoice.
     pub is_past_due: bool,
+    /// The sum of the amounts that are due on open invoices.
+    pub due: Nano,
     /// The volume discounts of the month so far: the discount lines of its invoice if the month were closed
     /// now.
     pub discounts: Vec<Item>,
@@ -40,7 +42,7 @@ pub fn read(billing: &Billing, id: OrganizationId) -> BoxFuture<'_, Result<Summa
     Box::pin(async move {
         let month = billing.clock.now().day().month();
         let mut tx = billing.db().read().await?;
-        let WalletAccount { wallet, plan, open_invoices } =
+        let WalletAccount { wallet, plan, open_invoices, due } =
             store::wallets::account(&mut tx, id).await?.ok_or(Code::OrganizationNotFound)?;
         let used = store::months::billed(&mut tx, id, month).await?;
         let bill = closing::bill(&mut tx, id, month, &used).await?;
@@ -54,6 +56,7 @@ pub fn read(billing: &Billing, id: OrganizationId) -> BoxFuture<'_, Result<Summa
             wallet,
             plan,
             is_past_due: open_invoices != 0,
+            due,
             discounts,
         })
     })

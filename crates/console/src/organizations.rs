@@ -9,6 +9,7 @@ pub mod new;
 mod overview;
 pub mod projects;
 pub mod settings;
+mod spending;
 pub mod usage;
 pub mod webhooks;
 

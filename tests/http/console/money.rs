@@ -56,19 +56,24 @@ fn balance_credits_and_discounts_are_exact(database: Database) {
         books.use_today("chat-a", 3_000_000, 0).await;
         books.use_today("embed-e", 1, 0).await;
         let billing = page(books, "/billing").await;
-        assert_eq!(fact(&billing, "This month so far"), "7.2500000007 USD");
+        assert_eq!(fact(&billing, "This month so far"), "7.25 USD");
+        assert!(billing.contains("<span title=\"7.2500000007 USD\">7.25 USD</span>"), "{billing}");
         // 12.5 - 7.5: the discount is credited when the month closes.
-        assert_eq!(fact(&billing, "Available"), "5.00 USD");
+        assert_eq!(fact(&billing, "Balance"), "5.00 USD");
+        assert_eq!(fact(&billing, "Can be spent"), "105.00 USD");
+        assert!(!billing.contains("is negative"), "{billing}");
         assert_eq!(fact(&billing, "Pending"), "0.00 USD");
         assert_eq!(fact(&billing, "Credit limit"), "100.00 USD");
         assert_eq!(fact(&billing, "Plan"), "Pay as you go");
+        assert_eq!(fact(&billing, "Month"), "Jan 2026 , in UTC");
+        assert_eq!(fact(&billing, "Invoice date"), "2 Feb 2026");
         let discounts = rows(&billing, "Volume discounts this month");
         assert_eq!(discounts, ["Volume discount: chat-a, prompt tokens -0.25"]);
         // The gift ends first, so it is used first: 7.5 - 2.5 = 5 of the 10.
         let credits = rows(&billing, "Credits");
         let due = [
-            "gift grant 0.00 2.50 2026-01-15 09:00 UTC 2026-03-01 00:00 UTC",
-            "payment &#60;1&#62; purchase 5.00 10.00 2026-01-15 09:00 UTC Never",
+            "gift grant 0.00 2.50 15 Jan 2026, 09:00 UTC 1 Mar 2026, 00:00 UTC",
+            "payment &#60;1&#62; purchase 5.00 10.00 15 Jan 2026, 09:00 UTC Never",
         ];
         let mut sorted = credits.clone();
         sorted.sort();
@@ -88,14 +93,19 @@ fn movements_are_those_of_the_api_and_add_up(database: Database) {
         let movements = page(books, "/billing/movements").await;
         let due = [
             // 0.000006
-            "2026-01-17 00:00 UTC Usage -0.000006",
+            "17 Jan 2026, 00:00 UTC Usage -0.000006",
             // 1000 x 0.0000025
-            "2026-01-16 23:59 UTC Usage -0.002500",
-            "2026-01-15 09:00 UTC Credit =payment 10.000000",
+            "16 Jan 2026, 23:59 UTC Usage -0.0025",
+            "15 Jan 2026, 09:00 UTC Credit =payment 10.00",
         ];
+        let time = "<time datetime=\"2026-01-16T23:59:59.000Z\" title=\"16 Jan 2026, 23:59:59 UTC\">";
+        assert!(movements.contains(time), "{movements}");
+        // The decimal points are below each other.
+        let blanks = "<span data-blanks=\"\u{2007}\u{2007}\u{2007}\u{2007}\">10.00</span>";
+        assert!(movements.contains(blanks) && movements.contains("Amount (USD)"), "{movements}");
         assert_eq!(rows(&movements, "Transactions"), due);
         let filtered = page(books, "/billing/movements?start_date=2026-01-16&end_date=2026-01-16").await;
-        assert_eq!(rows(&filtered, "Transactions"), ["2026-01-16 23:59 UTC Usage -0.0025"]);
+        assert_eq!(rows(&filtered, "Transactions"), ["16 Jan 2026, 23:59 UTC Usage -0.0025"]);
         let link = at(books, "/billing/movements/csv?start_date=2026-01-16&#38;end_date=2026-01-16");
         assert!(filtered.contains(&format!("href=\"{link}\"")), "{filtered}");
         let nothing = page(books, "/billing/movements?start_date=2026-02-01").await;
@@ -165,7 +175,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
         books.run_scheduler().await;
         // 1,000,000 x 0.0000025 = 2.5, of which 2 were available.
         let list = rows(&page(books, "/billing/invoices").await, "Invoices");
-        assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD FOCUS CSV of 2026-01"]);
+        assert_eq!(list, ["Invoice 1 Jan 2026 Open 2.50 0.50 FOCUS CSV of Jan 2026"]);
         let overview = page(books, "").await;
         assert!(overview.contains("You have an unpaid invoice."), "{overview}");
         assert!(page(books, "/billing").await.contains("You have an unpaid invoice."));
@@ -175,10 +185,11 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
         assert_eq!(
             rows(&invoices, "Invoices"),
             [
-                "Invoice 1 2026-01 Paid 2.50 USD 0.00 USD 2026-02-02 00:00 UTC FOCUS CSV of 2026-01",
-                "Credit note 1 of invoice 1 2026-01 2026-02-02 00:00 UTC -1.00 USD"
+                "Invoice 1 Jan 2026 Paid 2.50 0.00 2 Feb 2026, 00:00 UTC FOCUS CSV of Jan 2026",
+                "Credit note 1 of invoice 1 Jan 2026 2 Feb 2026, 00:00 UTC -1.00"
             ]
         );
+        assert!(invoices.contains("Amount (USD)") && invoices.contains("Due (USD)"), "{invoices}");
         assert!(!page(books, "").await.contains("You have an unpaid invoice."));
         assert!(page(books, "/billing/invoices?status=open").await.contains("Nothing matches."));
         assert_eq!(rows(&page(books, "/billing/invoices?status=paid").await, "Invoices").len(), 2);
@@ -214,11 +225,16 @@ fn overview_shows_the_month_and_a_low_balance(database: Database) {
         // 0.1 of the 25 above that, 2.5.
         books.use_today("chat-a", 20_000_000, 0).await;
         let overview = page(books, "").await;
-        assert_eq!(fact(&overview, "This month so far"), "46.375 USD");
+        assert_eq!(fact(&overview, "This month so far"), "46.38 USD");
         // 10 - 50; 60 of the credit limit of 100 are left, which is more than the 50 of a week.
-        assert_eq!(fact(&overview, "Available"), "-40.00 USD");
+        let labels = overview.split("<dt>").skip(1).map(|rest| rest.split('<').next().unwrap());
+        let labels: Vec<_> = labels.take(5).collect();
+        assert_eq!(labels, ["Can be spent", "This month so far", "Balance", "Credit limit", "Pending"]);
+        assert_eq!(fact(&overview, "Can be spent"), "60.00 USD");
+        assert_eq!(fact(&overview, "Balance"), "-40.00 USD");
+        assert!(overview.contains("The balance is negative: 40.00 USD isn’t invoiced yet."), "{overview}");
         assert!(!overview.contains("Your balance is low"), "{overview}");
-        assert!(overview.contains("<title>2026-01-15, chat-a: 50.00</title>"), "{overview}");
+        assert!(overview.contains("<title>15 Jan 2026, chat-a: 50.00</title>"), "{overview}");
         let projects = rows(&overview, "Projects and their usage this month");
         assert_eq!(projects, ["Acme project owner 1 20,000,000 50.00"]);
         // 4,000,001 x 0.0000025 = 10.0000025: 49.9999975 are left, which is less than 60.0000025.
@@ -228,6 +244,12 @@ fn overview_shows_the_month_and_a_low_balance(database: Database) {
         books.use_today("chat-a", 20_000_000, 0).await;
         let used_up = page(books, "").await;
         assert!(used_up.contains("You’re out of credit."), "{used_up}");
+        assert_eq!(fact(&used_up, "Can be spent"), "-0.0000025 USD");
+        // A debt of 100.0000025.
+        assert_eq!(fact(&used_up, "Balance"), "-100.01 USD");
+        let reason =
+            "The amount that can be spent is negative: the balance is 0.0000025 USD below the credit limit.";
+        assert!(used_up.contains(reason), "{used_up}");
         assert!(!used_up.contains("Your balance is low"), "{used_up}");
         books.buy_credit("1", "payment 2").await;
         assert!(page(books, "").await.contains("Your balance is low"));
@@ -249,6 +271,7 @@ fn limits_and_prices_are_shown_to_every_member(database: Database) {
         assert_eq!(models[0], "chat-a 60 5 4,096 2.50 2.50 6.00");
         assert!(models.contains(&"embed-e 300 20 8,192 0.0007 0.0007 –".to_owned()), "{models:?}");
         assert_eq!(fact(&limits, "Credit limit"), "100.00 USD");
+        assert_eq!(fact(&limits, "Can be spent"), "100.00 USD");
     });
 }
 
@@ -278,7 +301,12 @@ fn who_may_not_see_the_billing_does_not(database: Database) {
         }
         // Members see the balance, which their calls need, and the usage of their projects: 2.5 in January,
         // nothing in February.
-        assert_eq!(fact(&overview, "Available"), "-1.50 USD");
+        assert_eq!(fact(&overview, "Balance"), "-1.50 USD");
+        assert_eq!(fact(&overview, "Can be spent"), "98.50 USD");
+        assert!(
+            overview.contains("The balance is negative: usage of 1.50 USD isn’t paid yet."),
+            "{overview}"
+        );
         let projects = rows(&overview, "Projects and their usage this month");
         assert_eq!(projects, ["Acme project viewer 0 0 0.00"]);
         let status =

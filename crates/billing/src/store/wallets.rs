@@ -180,15 +180,19 @@ pub struct WalletAccount {
     pub plan: String,
     /// The number of open invoices.
     pub open_invoices: i64,
+    /// The sum of the amounts due on them.
+    pub due: Nano,
 }
 
-db::row!(WalletAccount { wallet: Wallet::from_row, plan, open_invoices });
+db::row!(WalletAccount { wallet: Wallet::from_row, plan, open_invoices, due: "due_nano" });
 
 static ACCOUNT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, (SELECT plan FROM organizations WHERE id = $1) AS plan,
                 (SELECT COUNT(*) FROM invoices i
-                    WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices
+                    WHERE i.organization_id = $1 AND i.status = 'open') AS open_invoices,
+                (SELECT CAST(COALESCE(SUM(i.due_nano), 0) AS BIGINT) FROM invoices i
+                    WHERE i.organization_id = $1 AND i.status = 'open') AS due_nano
          FROM wallets WHERE organization_id = $1 AND EXISTS (SELECT 1 FROM organizations WHERE id = $1)"
     )
 });

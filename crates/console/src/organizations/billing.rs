@@ -14,7 +14,7 @@ use api::paging::PageQuery;
 use askama::Template;
 use billing::credits::{self, Credit};
 use billing::summary::{self, Summary};
-use kernel::clock::Time;
+use kernel::clock::{Day, Time};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 use tenants::access::OrgScope;
@@ -26,6 +26,8 @@ use crate::listing::Listing;
 use crate::page::Page;
 use crate::shell::Shell;
 use crate::show::{self, Column};
+
+use super::spending::Spending;
 
 /// A billing page, as a tab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,10 +75,14 @@ struct BillingPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     summary: Summary,
+    spending: Spending,
+    /// The format of the amounts of the discounts.
+    discount_column: Column,
     credits: Vec<Credit>,
     listing: Listing,
-    /// The format of the amounts of the credits.
-    column: Column,
+    /// The formats of the remaining and the original amounts of the credits.
+    remaining: Column,
+    original: Column,
     now: Time,
     may_pay: bool,
 }
@@ -84,6 +90,11 @@ struct BillingPage {
 impl BillingPage {
     fn currency(&self) -> &str {
         &self.summary.wallet.currency
+    }
+
+    /// Returns the day on which the month's invoice is made: its first possible day, UTC.
+    fn invoice_date(&self) -> Day {
+        self.summary.month.plus(1).first_day().plus(1)
     }
 
     /// Returns the plan in words.
@@ -104,10 +115,13 @@ pub async fn read(
     let summary = summary::read(&console.billing, id).await?;
     let listed = credits::list(&console.billing, id, page).await?;
     let shell = Shell::read(&console, &visit.person).await?;
-    let amounts = listed.credits.iter().flat_map(|credit| [credit.amount, credit.remaining]);
+    let (currency, credits) = (&listed.currency, &listed.credits);
     Page::new(&BillingPage {
         tabs: tabs(&shell, Tab::Balance),
-        column: Column::new(&listed.currency, amounts),
+        spending: Spending::from(&summary),
+        discount_column: Column::new(currency, summary.discounts.iter().map(|item| item.amount)),
+        remaining: Column::held(currency, credits.iter().map(|credit| credit.remaining)),
+        original: Column::held(currency, credits.iter().map(|credit| credit.amount)),
         listing: Listing::new(page, listed.total, &query.sent),
         credits: listed.credits,
         now: console.clock.now(),

@@ -15,6 +15,8 @@ use web::input::NoInput;
 use crate::console::Console;
 use crate::page::Page;
 use crate::shell::Shell;
+
+use super::spending::Spending;
 use crate::show;
 
 #[derive(Template)]
@@ -28,6 +30,10 @@ struct LimitsPage {
 impl LimitsPage {
     fn currency(&self) -> &str {
         &self.limits.wallet.currency
+    }
+
+    fn spending(&self) -> Spending {
+        Spending::from(&self.limits)
     }
 
     /// Returns the price per million tokens, which is easier to read than the price per token.

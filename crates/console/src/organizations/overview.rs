@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use billing::rules::balances::{self, LOW_DAYS};
 use billing::summary::{self, Summary};
 use billing::usage_reports::{self, Report, UsageByKind};
-use billing::wallets::Wallet;
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::ProjectId;
@@ -22,6 +21,8 @@ use crate::console::Console;
 use crate::show::Column;
 use crate::usage;
 
+use super::spending::Spending;
+
 /// The number of projects that an overview lists.
 const PAGE: Page = Page { page: 1, page_size: 20 };
 
@@ -30,10 +31,8 @@ pub const MAX_NOTICES: usize = 5;
 
 /// The content of an organization's overview.
 pub struct Overview {
-    /// The wallet; every member may see the balance.
-    pub wallet: Wallet,
-    /// The amount that can be spent, including the credit limit.
-    pub spendable: Nano,
+    /// The amount that can be spent; every member may see it.
+    pub spending: Spending,
     /// `None` if the user may not see the billing pages.
     pub money: Option<Money>,
     /// The newest projects that the user can view.
@@ -65,12 +64,9 @@ impl Overview {
         } else {
             None
         };
-        let (wallet, spendable) = match &money {
-            Some(money) => (money.summary.wallet.clone(), money.summary.spendable),
-            None => {
-                let limits = billing::limits::read(&console.billing, id).await?;
-                (limits.wallet, limits.spendable)
-            }
+        let spending = match &money {
+            Some(money) => Spending::from(&money.summary),
+            None => Spending::from(&billing::limits::read(&console.billing, id).await?),
         };
         let search = Search { page: PAGE, folded: String::new(), role: None };
         let projects = tenants::projects::list(&console.tenants, scope, search).await?;
@@ -78,9 +74,8 @@ impl Overview {
         let usage = usage_reports::of_projects_this_month(&console.billing, id, &ids).await?;
         let amounts = usage.values().map(UsageByKind::amount).chain([Pico::ZERO]);
         Ok(Self {
-            column: Column::new(&wallet.currency, amounts),
-            wallet,
-            spendable,
+            column: Column::new(&spending.wallet.currency, amounts),
+            spending,
             money,
             projects,
             usage,
@@ -90,7 +85,7 @@ impl Overview {
 
     /// Returns `true` if no amount is left to spend.
     pub fn is_used_up(&self) -> bool {
-        self.spendable <= Nano::ZERO
+        self.spending.spendable <= Nano::ZERO
     }
 
     /// Returns this month's usage of a project.
