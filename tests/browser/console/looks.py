@@ -84,6 +84,16 @@ const behind = (node) => {
   }
   return 'rgb(255, 255, 255)';
 };
+// Bars are told apart from the page and from their own background; words repeat their color.
+for (const bar of shown.filter((node) => node.matches('.bar'))) {
+  const {fill, backgroundColor} = getComputedStyle(bar);
+  for (const back of [backgroundColor, behind(bar.parentElement)]) {
+    const [a, b] = [fill, back].map(light);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 3) bad.push(`contrast ${ratio.toFixed(2)} of a bar, ${fill} on ${back}`);
+  }
+  if (!bar.matches('.good') && !bar.parentElement.querySelector('.badge')) bad.push(`no word next to ${html(bar)}`);
+}
 const contrasts = {};
 for (const node of shown) {
   const own = [...node.childNodes].some((child) => child.nodeType === Node.TEXT_NODE && child.data.trim());

@@ -257,7 +257,7 @@ PAGES = {
         mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
-    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "USD over")), mistake(status=403, who="mia")],
+    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "Over the limit", "Amounts are in USD")), mistake(status=403, who="mia")],
     ORGANIZATION + "/billing/budgets/new": [
         full(), mistake(send("Create the budget", name="", scope="api_key", limit="much", thresholds="90\n50")),
     ],

@@ -59,7 +59,9 @@ async fn budget_is_made_changed_and_deleted(world: World) {
     assert_eq!((&made["limit"], &made["hard"]), (&json!(12.5), &json!(true)));
     assert_eq!((&made["thresholds"], &made["project_id"]), (&json!([50, 80]), &json!(scene.place.project)));
     let list = browser.page(&world, &scene.at("")).await;
-    for part in ["Project&#39;s", "Project Acme project", "2026-03", "<meter", "0%", "12.50 USD", "Hard"] {
+    for part in
+        ["Project&#39;s", "Project Acme project", ">Mar 2026</time>", "0%", "in USD", ">12.50<", "Hard"]
+    {
         assert!(list.contains(part), "{part}: {list}");
     }
     let page = scene.at(&format!("/{}", made["id"].as_str().unwrap()));
@@ -86,6 +88,46 @@ async fn budget_is_made_changed_and_deleted(world: World) {
     assert_eq!(done, scene.at("?done=budget_deleted"));
     assert_eq!(scene.budgets().await, Vec::<Value>::new());
     assert_eq!(browser.get(&world, &page).send().await.status, 404);
+}
+
+#[on_each_database]
+async fn bars_have_the_true_percentage(world: World) {
+    let scene = Scene::new(&world).await;
+    let (key, _) = world.old_key(&scene.ada, &scene.place, &json!({"name": "Prod"})).await;
+    // 1,000 x 0.000002 = 0.002 is used.
+    let event = json!({"id": "e1", "source": "t", "time": world.clock.now().to_string(), "model": "svc-1",
+        "api_key_id": key, "kind": "chat", "prompt_tokens": 1_000, "completion_tokens": 0});
+    let accepted = world.ask("/service/v1/usage", &json!({"events": [event]})).bare().await;
+    assert_eq!(accepted["results"][0]["status"], "accepted", "{accepted}");
+    for (name, limit, kind, words, left) in [
+        ("Low", "0.1", "good", "</svg> 2%</td>", "0.098"),
+        ("Near", "0.0025", "warn", "</svg> 80% <span class=\"badge warn\">Nearly used up</span>", "0.0005"),
+        ("Full", "0.002", "warn", "</svg> 100% <span class=\"badge warn\">Used up</span>", "0.00"),
+        // 0.002 of 0.001242 are 161.03 percent.
+        ("Over", "0.001242", "bad", "</svg> 162% <span class=\"badge bad\">Over the limit</span>", "-0.0008"),
+    ] {
+        let fields = [
+            ("name", name),
+            ("scope", "organization"),
+            ("project_id", ""),
+            ("api_key_id", ""),
+            ("period", "day"),
+            ("limit", limit),
+            ("thresholds", ""),
+        ];
+        scene.browser.done(&world, &scene.at("/new"), &fields).await;
+        let list = scene.browser.page(&world, &scene.at("")).await;
+        let row = list.split("<tr>").find(|row| row.contains(&format!(">{name}<"))).unwrap();
+        for part in [&format!("<svg class=\"bar {kind}\""), words, &format!(">{left}<")] {
+            assert!(row.contains(part), "{part}: {row}");
+        }
+        assert!(row.contains(">10 Mar 2026</time>"), "{row}");
+    }
+    let over = scene.budgets().await.into_iter().find(|budget| budget["name"] == "Over").unwrap();
+    let page = scene.browser.page(&world, &scene.at(&format!("/{}", over["id"].as_str().unwrap()))).await;
+    // 0.002 - 0.001242 = 0.000758
+    let excess = "<dt>Over limit</dt><dd><span title=\"0.000758 USD\">0.0008 USD</span></dd>";
+    assert!(page.contains(excess) && page.contains("162%"), "{page}");
 }
 
 #[on_each_database]

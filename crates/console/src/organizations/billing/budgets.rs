@@ -27,7 +27,7 @@ use crate::listing::Listing;
 use crate::notices::Done;
 use crate::page::Page;
 use crate::shell::Shell;
-use crate::show;
+use crate::show::{self, Column};
 
 /// The fields of the forms.
 const LABELS: Labels = &[
@@ -47,6 +47,7 @@ struct ListPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     budgets: Vec<RunningBudget>,
+    columns: Columns,
     /// The names of the budgets' projects and keys, if they still exist.
     names: BTreeMap<BudgetId, String>,
     listing: Listing,
@@ -67,6 +68,7 @@ pub async fn list(
         tabs: super::tabs(&shell, Tab::Budgets),
         may_manage: shell.may(OrganizationAction::ManageBilling),
         listing: Listing::new(page, listed.total, &query.sent),
+        columns: Columns::new(&listed.budgets),
         budgets: listed.budgets,
         names,
         shell,
@@ -92,19 +94,61 @@ fn subject(scope: Scope, name: Option<&str>) -> String {
     }
 }
 
-/// Returns the period of a budget, in words.
-fn period(running: &RunningBudget) -> String {
-    match running.period_end() {
-        Some(_) => running.budget.period.label(running.period_start),
-        None => "All time".to_owned(),
-    }
+/// The part of a limit that is spent and reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Used {
+    /// The percentage: 100 only if exactly the limit is used.
+    percent: i128,
+    /// The length of the bar, from 0 to 100.
+    width: i128,
+    /// The kind of the bar and of the badge.
+    kind: &'static str,
+    /// The standing in words, from [`NEAR`] percent on.
+    words: Option<&'static str>,
 }
 
-/// Returns the part of the limit that is spent and reserved, in percent from 0 to 100.
-fn percent(running: &RunningBudget) -> i128 {
-    let limit = running.budget.limit.units().max(1);
-    let used = running.spent.ceil_nano().units().saturating_add(running.budget.reserved.units());
-    (used.saturating_mul(100) / limit).clamp(0, 100)
+/// The percentage from which a limit is nearly used up.
+const NEAR: i128 = 80;
+
+/// Returns the part of a budget's limit that is spent and reserved.
+fn used(running: &RunningBudget) -> Used {
+    let limit = running.budget.limit.to_pico().unwrap_or_default();
+    used_of(limit.units(), limit.units().saturating_sub(running.left().units()))
+}
+
+/// Returns the part of a limit that is used, below the limit rounded down and above it up.
+fn used_of(limit: i128, used: i128) -> Used {
+    let (limit, parts) = (limit.max(1), used.max(0).saturating_mul(100));
+    let whole = parts / limit;
+    let is_over = used > limit;
+    let percent = if is_over && parts % limit != 0 { whole.saturating_add(1) } else { whole };
+    let (kind, words) = match percent {
+        _ if is_over => ("bad", Some("Over the limit")),
+        100 => ("warn", Some("Used up")),
+        NEAR.. => ("warn", Some("Nearly used up")),
+        _ => ("good", None),
+    };
+    Used { percent, width: percent.min(100), kind, words }
+}
+
+/// The formats of the amounts of a list of budgets.
+struct Columns {
+    spent: Column,
+    reserved: Column,
+    left: Column,
+    limit: Column,
+}
+
+impl Columns {
+    fn new(budgets: &[RunningBudget]) -> Self {
+        let currency = budgets.first().map_or("", |running| &running.currency);
+        Self {
+            spent: Column::owed(currency, budgets.iter().map(|running| running.spent)),
+            reserved: Column::owed(currency, budgets.iter().map(|running| running.budget.reserved)),
+            left: Column::held(currency, budgets.iter().map(RunningBudget::left)),
+            limit: Column::held(currency, budgets.iter().map(|running| running.budget.limit)),
+        }
+    }
 }
 
 /// Returns an amount as users type it, without thousands separators.
@@ -191,4 +235,29 @@ async fn show(console: &Console, visit: &Visit<BudgetScope>, form: FormView) -> 
         subject: subject(running.budget.subject.scope(), name.as_deref()),
     };
     Page::with_form(&page.form, &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_the_true_percentage() {
+        // Limit, used: percentage, width, kind, words.
+        let cases = [
+            (200, 0, 0, 0, "good", None),
+            (200, -5, 0, 0, "good", None),
+            (1_000, 799, 79, 79, "good", None),
+            (1_000, 800, 80, 80, "warn", Some("Nearly used up")),
+            (1_000, 999, 99, 99, "warn", Some("Nearly used up")),
+            (1_000, 1_000, 100, 100, "warn", Some("Used up")),
+            (1_000, 1_001, 101, 100, "bad", Some("Over the limit")),
+            (1_000, 1_610, 161, 100, "bad", Some("Over the limit")),
+            (1_000, 1_611, 162, 100, "bad", Some("Over the limit")),
+            (1, i128::MAX, i128::MAX, 100, "bad", Some("Over the limit")),
+        ];
+        for (limit, used, percent, width, kind, words) in cases {
+            assert_eq!(used_of(limit, used), Used { percent, width, kind, words }, "{used} of {limit}");
+        }
+    }
 }
