@@ -34,6 +34,10 @@ if (width > innerWidth) {
   const wide = all.filter((node) => node.getBoundingClientRect().right > innerWidth + 1 && !node.closest('.table, pre'));
   bad.push(`${width} px wide: ${wide.slice(-2).map(html).join(' | ')}`);
 }
+// A table uses the width of a wide window.
+for (const node of innerWidth < 1280 ? [] : document.querySelectorAll('.table')) {
+  if (node.scrollWidth > node.clientWidth) bad.push(`a table of ${node.scrollWidth} px in ${node.clientWidth} px: ${node.ariaLabel}`);
+}
 if (![...document.styleSheets].some((sheet) => sheet.cssRules.length)) bad.push('the style was refused');
 const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
 for (const id of new Set(ids.filter((id, index) => ids.indexOf(id) !== index))) bad.push(`two elements have the id ${id}`);
