@@ -272,27 +272,28 @@ impl SharedColumn {
 mod tests {
     use super::*;
 
-    fn html(money: Money) -> String {
+    fn html(money: &Money) -> String {
         money.to_string()
     }
 
     #[test]
     fn rounded_figures_have_the_exact_amount_as_their_title() {
         let nano = |text| Nano::parse(text).unwrap();
-        assert_eq!(html(money(nano("1.5"), "USD")), "1.50 USD");
+        assert_eq!(html(&money(nano("1.5"), "USD")), "1.50 USD");
         assert_eq!(
-            html(money(Pico::parse("1234.5049").unwrap(), "USD")),
+            html(&money(Pico::parse("1234.5049").unwrap(), "USD")),
             "<span title=\"1,234.5049 USD\">1,234.50 USD</span>"
         );
         let below_zero = nano("-0.123456789");
         assert_eq!(
-            [held(below_zero, "USD"), owed(below_zero, "USD"), money(below_zero, "USD")].map(html),
+            [held(below_zero, "USD"), owed(below_zero, "USD"), money(below_zero, "USD")]
+                .map(|money| html(&money)),
             ["-0.1235", "-0.1234", "-0.1235"]
                 .map(|figure| format!("<span title=\"-0.123456789 USD\">{figure} USD</span>"))
         );
         assert_eq!(exact(below_zero, "USD"), "-0.123456789 USD");
         assert_eq!(
-            html(money(nano("2.001"), "<b>")),
+            html(&money(nano("2.001"), "<b>")),
             "<span title=\"2.001 &#60;b&#62;\">2.00 &#60;b&#62;</span>"
         );
         assert_eq!(Money::text("3".to_owned()).into_parts(), ("3".to_owned(), None));
@@ -303,7 +304,7 @@ mod tests {
         let amounts = ["0", "1234.5", "-0.000012", "7.129"].map(|text| Pico::parse(text).unwrap());
         let column = Column::held("USD", amounts);
         assert_eq!(
-            amounts.map(|amount| html(column.write(amount))),
+            amounts.map(|amount| html(&column.write(amount))),
             [
                 "<span data-blanks=\"\u{2007}\u{2007}\u{2007}\u{2007}\">0.00</span>",
                 "<span data-blanks=\"\u{2007}\u{2007}\u{2007}\u{2007}\">1,234.50</span>",
@@ -312,13 +313,13 @@ mod tests {
             ]
         );
         let whole = Column::new("JPY", [Nano::from_units(2_500_000_000), Nano::from_units(1_000_000_000)]);
-        assert_eq!(html(whole.write(Nano::from_units(2_500_000_000))), "2.5");
+        assert_eq!(html(&whole.write(Nano::from_units(2_500_000_000))), "2.5");
         assert_eq!(
-            html(whole.write(Nano::from_units(1_000_000_000))),
+            html(&whole.write(Nano::from_units(1_000_000_000))),
             "<span data-blanks=\"\u{2008}\u{2007}\">1</span>"
         );
         assert_eq!(
-            html(Column::owed("USD", [Pico::parse("2").unwrap()]).write(Nano::from_units(1))),
+            html(&Column::owed("USD", [Pico::parse("2").unwrap()]).write(Nano::from_units(1))),
             "0.000000001"
         );
     }
@@ -328,10 +329,10 @@ mod tests {
         let amounts = [(Nano::from_units(1_000_000_000), "USD"), (Nano::from_units(2_000_000_001), "USD")];
         let shared = SharedColumn::owed(amounts);
         assert_eq!(shared.heading("Due"), "Due (USD)");
-        assert_eq!(html(shared.write(amounts[1].0, "USD")), "<span title=\"2.000000001 USD\">2.01</span>");
+        assert_eq!(html(&shared.write(amounts[1].0, "USD")), "<span title=\"2.000000001 USD\">2.01</span>");
         let mixed = SharedColumn::held([amounts[0], (Nano::from_units(5_000_000_000), "JPY")]);
         assert_eq!(mixed.heading("Balance"), "Balance");
-        assert_eq!(html(mixed.write(Nano::from_units(5_000_000_000), "JPY")), "5 JPY");
+        assert_eq!(html(&mixed.write(Nano::from_units(5_000_000_000), "JPY")), "5 JPY");
         assert_eq!(SharedColumn::held([]).heading("Balance"), "Balance");
     }
 }
