@@ -25,7 +25,7 @@ fn with_semaphore() -> Vec<String> {
             waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         } else if name.ends_with(".rs") && name != "tests.rs" && name != "testing.rs" {
             let text = std::fs::read_to_string(&path).unwrap();
-            let product = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
+            let product = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
             if product.lines().any(|line| line.contains("Semaphore") && !line.trim_start().starts_with("//"))
             {
                 found.push(path.to_str().unwrap().to_owned());
