@@ -192,7 +192,7 @@ fn field_that_an_upstream_refuses_is_a_warning() {
     let log = server.stop().log;
     let lines: Vec<Value> = log
         .lines()
-        .filter(|line| line.contains("refuses a field that makes it count"))
+        .filter(|line| line.contains("refuses a field that requests token counts"))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let [line] = &lines[..] else { panic!("{log}") };
