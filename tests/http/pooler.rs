@@ -12,5 +12,5 @@ fn stories_run_through_a_pooler(_: Database) {
         "races::",
         "service::reservations::",
     ];
-    run_through_a_pooler(&stories, &[]);
+    run_through_a_pooler(&stories);
 }

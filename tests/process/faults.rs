@@ -323,8 +323,8 @@ fn writes_everywhere(folder: &Path) -> bool {
     written
 }
 
-/// Sets the write version in the header of an SQLite file. A version above 2 makes it read-only (SQLite's
-/// file format, section 1.3.3).
+/// Sets the write version in the header of an SQLite file. A version above 2 makes it read-only: see
+/// SQLite's file format, section 1.3.3.
 fn set_write_version(file: &Path, version: u8) {
     use std::io::{Seek, SeekFrom};
     let mut file = std::fs::OpenOptions::new().write(true).open(file).unwrap();

@@ -236,10 +236,17 @@ fn pooler_by_session_needs_no_parameter(_: Database) {
 
 #[on_postgres]
 fn stories_run_through_a_pooler(_: Database) {
-    let stories =
-        ["database::", "replicas::journey::", "replicas::revocation::revocations", "replicas::spending::"];
-    // These don't work through a pooler. While the server is down, they keep as many transactions open as the
-    // pool has connections.
-    let skipped = ["database::faults::pool_recovers", "database::deferred::dead_connections"];
-    run_through_a_pooler(&stories, &skipped);
+    let stories = [
+        "database::deferred::deferred",
+        "database::every_type",
+        "database::immutable::",
+        "database::one_of_many",
+        "database::reads::each_caller",
+        "database::reads::refused",
+        "database::transaction_fails",
+        "replicas::journey::",
+        "replicas::revocation::revocations",
+        "replicas::spending::",
+    ];
+    run_through_a_pooler(&stories);
 }
