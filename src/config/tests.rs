@@ -361,7 +361,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
         (
             "cors_origins = \"*\"",
             "FILE:1: `cors_origins`: expected a list of origins such as [\"https://app.example.com\"]; entry 1 is \
-             none",
+             invalid",
         ),
         (
             "listen = \"127.0.0.1:9\"\nservice_listen = \"127.0.0.1:9\"",

@@ -59,10 +59,13 @@ fn due_is_the_unpaid_amount() {
     };
     assert_eq!(forward("open", 13), "");
     assert_eq!(forward("open", 6), "invoice_due invoice_1 0.000000013 0.000000006");
-    assert_eq!(forward("paid", 0), "invoice_paid invoice_1 payments that cover it 0.000000013 unpaid");
+    assert_eq!(
+        forward("paid", 0),
+        "invoice_paid invoice_1 payments that cover the invoice 0.000000013 unpaid"
+    );
     assert_eq!(
         check("paid", 0, 9, &[], &none),
-        "invoice_paid invoice_1 payments that cover it 0.000000001 unpaid"
+        "invoice_paid invoice_1 payments that cover the invoice 0.000000001 unpaid"
     );
     let dust = LedgerSums { dust: 1, ..LedgerSums::default() };
     assert_eq!(check("paid", 0, 9, &[], &dust), "");
@@ -121,7 +124,7 @@ fn later_bills_and_notes_widen_the_due() {
         check(&invoice("paid", amount, 0), &invoices, &notes, &dust)
     };
     assert_eq!(paid(7), "", "1 of rounding and 2 given back");
-    assert_eq!(paid(8), "invoice_paid invoice_1 payments that cover it 0.000000004 unpaid");
+    assert_eq!(paid(8), "invoice_paid invoice_1 payments that cover the invoice 0.000000004 unpaid");
 
     // A note that charged for this invoice may be part of the written-off amount.
     let of_invoice = [note("invoice_1", 2, -5), note("invoice_0", 2, -50)];

@@ -224,17 +224,16 @@ pub fn check(story: &Story, bytes: usize, end: End) {
     let (settled, used, read) = story.end_after(bytes, end);
     let shown =
         format!("{:?} {:?} {end:?} at byte {bytes}: {settled:?} of {used}", story.operation, story.kind);
-    // A stream that fails before its first event is free.
-    if end == End::UpstreamCloses && read == 0 {
-        return;
-    }
     let charged = price(settled.prompt_tokens, settled.completion_tokens);
     let right = price(story.prompt, used);
+    // A stream that fails before its first text is free.
+    if end == End::UpstreamCloses && used == 0 && charged == 0 {
+        return;
+    }
     let counts_as_it_goes = !story.running(0).is_empty();
     let is_whole = read == story.events.len();
     match end {
-        // Without a count, tokens are estimated. The text of the prompt has 15 bytes. A stream that fails
-        // before its first text is free.
+        // Without a count, tokens are estimated. The text of the prompt has 15 bytes.
         End::Leaves(OnDisconnect::Cancel) | End::UpstreamCloses => {
             let least = if end == End::UpstreamCloses { 0 } else { 3 };
             assert!((least..=story.prompt).contains(&settled.prompt_tokens), "{shown}");
