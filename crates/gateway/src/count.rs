@@ -95,6 +95,44 @@ impl Partial {
     }
 }
 
+/// The tokens that a call is charged for, without their parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Totals {
+    /// Tokens of the prompt, including cached tokens.
+    pub(crate) prompt_tokens: i64,
+    /// Tokens of all answers.
+    pub(crate) completion_tokens: i64,
+    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
+    pub(crate) cached_prompt_tokens: Option<i64>,
+    /// `true` if the upstream didn't report all of the counts, including those of priced parts.
+    pub(crate) estimated: bool,
+}
+
+impl Totals {
+    /// Returns these totals, cut to the maximum of each.
+    fn within(self, max_prompt_tokens: i64, bounds: Bounds) -> Self {
+        let prompt_tokens = self.prompt_tokens.min(max_prompt_tokens);
+        Self {
+            prompt_tokens,
+            completion_tokens: self.completion_tokens.min(bounds.completion_tokens),
+            cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
+            ..self
+        }
+    }
+
+    /// Returns the charge for these totals with these parts.
+    fn with_parts(self, parts: &ReportedParts) -> Settled {
+        Settled {
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens,
+            parts: known_parts(parts),
+            service_tier: ServiceTier::default(),
+            estimated: self.estimated,
+        }
+    }
+}
+
 /// The tokens that a call is charged for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
@@ -115,7 +153,7 @@ pub struct Settled {
 
 impl Usage {
     /// Returns `true` if all counts are zero. Such an object is ignored, because every prompt has tokens.
-    pub(crate) const fn is_nothing(self) -> bool {
+    pub(crate) const fn is_nothing(&self) -> bool {
         self.prompt_tokens == 0 && self.completion_tokens == 0
     }
 
@@ -130,15 +168,13 @@ impl Usage {
     }
 
     fn settle_within(self, max_prompt_tokens: i64, bounds: Bounds) -> Settled {
-        let prompt_tokens = self.prompt_tokens.min(max_prompt_tokens);
-        Settled {
-            prompt_tokens,
-            completion_tokens: self.completion_tokens.min(bounds.completion_tokens),
-            cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
-            parts: known_parts(&self.parts),
-            service_tier: ServiceTier::default(),
+        let totals = Totals {
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+            cached_prompt_tokens: self.cached_prompt_tokens,
             estimated: false,
-        }
+        };
+        totals.within(max_prompt_tokens, bounds).with_parts(&self.parts)
     }
 }
 
@@ -155,7 +191,7 @@ pub(crate) fn with_searches(parts: ReportedParts, searches: i64) -> ReportedPart
 }
 
 /// Returns the larger quantity of each part.
-fn larger_parts(one: ReportedParts, other: ReportedParts) -> ReportedParts {
+fn larger_parts(one: ReportedParts, other: &ReportedParts) -> ReportedParts {
     other.iter().fold(one, |parts, (part, quantity)| parts.with(part, quantity.max(parts.get(part))))
 }
 
@@ -199,9 +235,9 @@ impl PricedParts {
     }
 
     /// Returns `true` if the upstream doesn't report one of these parts.
-    fn lack(&self, cached_prompt_tokens: Option<i64>, said: &ReportedParts) -> bool {
+    fn lack(&self, cached_prompt_tokens: Option<i64>, is_reported: impl Fn(Component) -> bool) -> bool {
         (self.cached_prompt && cached_prompt_tokens.is_none())
-            || self.parts.iter().any(|(part, _)| said.get(part).is_none())
+            || self.parts.iter().any(|(part, _)| !is_reported(part))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::count::Settled;
+use crate::count::Totals;
 use billing::Billing;
 use billing::reservations;
 use kernel::error::Code;
@@ -20,11 +20,11 @@ const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
 /// The tokens used by a call so far. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress(Arc<Mutex<Option<Settled>>>);
+pub(crate) struct Progress(Arc<Mutex<Option<Totals>>>);
 
 impl Progress {
     /// Notes the tokens that the call would be charged for if it ended now.
-    pub(crate) fn note(&self, used: Settled) {
+    pub(crate) fn note(&self, used: Totals) {
         let is_nothing = used.prompt_tokens == 0 && used.completion_tokens == 0;
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = (!is_nothing).then_some(used);

@@ -230,8 +230,8 @@ impl Relay {
         let mut read_at = Instant::now();
         let mut comment_at = read_at + COMMENT_INTERVAL;
         let mut pace = Pace::default();
+        progress.note(self.reader.totals(self.bounds));
         loop {
-            progress.note(self.reader.settle(self.bounds));
             if let Some(piece) = self.reader.take_ready()
                 && backlog.send(client, piece).is_err()
             {
@@ -254,6 +254,7 @@ impl Relay {
                 biased;
                 () = self.reader.read(), if may_read => {
                     self.reader.join_arrived().await;
+                    progress.note(self.reader.totals(self.bounds));
                     read_at = Instant::now();
                     comment_at = read_at + COMMENT_INTERVAL;
                 }
@@ -294,7 +295,7 @@ impl Relay {
                     return;
                 }
                 self.reader.ready.clear();
-                progress.note(self.reader.settle(self.bounds));
+                progress.note(self.reader.totals(self.bounds));
             }
         };
         tokio::select! {

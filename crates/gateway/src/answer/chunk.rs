@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::count::reading::Text;
-use crate::count::{ChoiceText, ChunkCounts, Usage, service_tier};
+use crate::count::{ChoiceText, ChunkCounts, Partial, Usage, service_tier};
 use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
 use crate::revealing_names::with_revealing_names;
@@ -23,14 +23,21 @@ impl Chunk {
     /// Reads the data of an event, or the body of an answer.
     pub(crate) fn read(data: &Bytes) -> Result<Self, JsonError> {
         let (object, choices) = Object::read_lax_with::<Lenient<Choices>>(data.clone(), NAMES, "choices")?;
-        let usage = object.get("usage").and_then(Usage::read);
-        let timings = object.get("timings").and_then(Usage::read_timings);
         let choices = choices.map_or_else(Vec::new, |Lenient(Choices(choices))| choices);
-        let usage = Usage::merge(usage, timings);
-        let partial =
-            object.get("usage").filter(|_| usage.is_none()).map(Usage::read_partial).unwrap_or_default();
+        let (usage, partial) = read_usage(object.get("usage"), object.get("timings"));
         let service_tier = object.get("service_tier").and_then(service_tier);
         Ok(Self { object, counts: ChunkCounts { choices, usage, partial, service_tier } })
+    }
+}
+
+/// Reads the members `usage` and `timings`. Returns the usage, or the readable counts of an invalid one.
+fn read_usage(usage: Option<&[u8]>, timings: Option<&[u8]>) -> (Option<Box<Usage>>, Option<Box<Partial>>) {
+    if usage.is_none() && timings.is_none() {
+        return (None, None);
+    }
+    match Usage::merge(usage.and_then(Usage::read), timings.and_then(Usage::read_timings)) {
+        Some(usage) => (Some(Box::new(usage)), None),
+        None => (None, usage.map(|usage| Box::new(Usage::read_partial(usage)))),
     }
 }
 
@@ -55,7 +62,7 @@ impl<'de> Gather<'de> for ChoiceText {
                 "delta" | "message" | "text" => self.text += members.next_value::<Lenient<Text>>()?.0.0,
                 "usage" => {
                     let usage: &serde_json::value::RawValue = members.next_value()?;
-                    self.usage = Usage::read(usage.get().as_bytes());
+                    self.usage = Usage::read(usage.get().as_bytes()).map(Box::new);
                 }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }

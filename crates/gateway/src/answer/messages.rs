@@ -53,7 +53,7 @@ impl StreamCleaner {
             // The output tokens of this event cover only the beginning of the answer, so they are ignored.
             // Until a later `usage` object, the answer is estimated from its text.
             let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
-            self.count(TextTokens::default(), false, usage);
+            self.count(TextTokens::default(), false, usage.map(Box::new));
         }
         let mut edit = self.options.edit(event);
         let inner = message.as_ref().map(|message| {
@@ -90,7 +90,7 @@ impl StreamCleaner {
         let is_finished = reason.is_some_and(|reason| !matches!(reason, b"null" | b"\"\""));
         let later = event.get("usage").map(MessageUsage::read).unwrap_or_default();
         self.message_usage = self.message_usage.then(later);
-        let usage = self.message_usage.total().filter(|_| later.has_output());
+        let usage = self.message_usage.total().filter(|_| later.has_output()).map(Box::new);
         self.is_message_counted |= usage.is_some();
         if is_finished {
             // The `usage` object of the event with the stop reason covers the whole answer.
@@ -102,7 +102,7 @@ impl StreamCleaner {
         }
     }
 
-    fn count(&mut self, text: TextTokens, is_finished: bool, usage: Option<Usage>) {
+    fn count(&mut self, text: TextTokens, is_finished: bool, usage: Option<Box<Usage>>) {
         let choice = ChoiceText { text, is_finished, ..ChoiceText::default() };
         let (choices, service_tier) = (vec![choice], self.message_usage.service_tier());
         self.counter.add(&ChunkCounts { choices, usage, service_tier, ..ChunkCounts::default() });

@@ -111,13 +111,13 @@ impl StreamCleaner {
         if let Some((_, searches)) = ended {
             self.counter.note_searches(*searches);
         }
-        let running = if usage.is_some() { None } else { timings };
+        let running = if usage.is_some() { None } else { timings.map(Box::new) };
         let partial = ended.and_then(|(response, _)| response.get("usage")).filter(|_| usage.is_none());
-        let partial = partial.map(Usage::read_partial).unwrap_or_default();
+        let partial = partial.map(|usage| Box::new(Usage::read_partial(usage)));
         let service_tier = response.and_then(|(response, _)| service_tier(response.get("service_tier")?));
         self.counter.add(&ChunkCounts { choices, usage: running, partial, service_tier });
         if usage.is_some() {
-            let usage = Usage::merge(usage, timings);
+            let usage = Usage::merge(usage, timings).map(Box::new);
             self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
         }
     }

@@ -3,33 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Bounds, Partial, ReportedParts, Searches, Settled, TextTokens, Usage, larger_parts, with_searches,
+    Bounds, Partial, ReportedParts, Searches, Settled, TextTokens, Totals, Usage, larger_parts, with_searches,
 };
 use catalog::{Component, PerPart, ServiceTier};
 
 /// The maximum number of answers of a call: 128 to each of 2,048 prompts.
 const MAX_CHOICES: usize = 128 * 2_048;
 
-/// The counts of one chunk.
+/// The counts of one chunk. Most chunks have no usage, so it is boxed: a chunk is moved several times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<Box<Usage>>,
     /// The readable counts of a `usage` object that isn't valid as a whole.
-    pub(crate) partial: Partial,
+    pub(crate) partial: Option<Box<Partial>>,
     /// The service tier that the chunk names.
     pub(crate) service_tier: Option<ServiceTier>,
 }
 
 /// The counts of one choice in a chunk.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct ChoiceText {
     pub(crate) index: usize,
     /// The tokens of the generated text.
     pub(crate) text: TextTokens,
     pub(crate) is_finished: bool,
     /// A `usage` object inside the choice, as Kimi sends it.
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<Box<Usage>>,
 }
 
 /// The text received, from which tokens are estimated.
@@ -90,7 +90,7 @@ struct UsageCounts {
 }
 
 impl UsageCounts {
-    fn add(&mut self, usage: Usage) {
+    fn add(&mut self, usage: &Usage) {
         self.prompt.add(usage.prompt_tokens);
         self.completion.add(usage.completion_tokens);
         for (part, quantity) in usage.parts.iter() {
@@ -211,13 +211,15 @@ impl StreamCounter {
                     self.finished.insert(choice.index);
                 }
             }
-            if let Some(usage) = choice.usage {
+            if let Some(usage) = &choice.usage {
                 self.add_usage(Some(choice.index), usage);
             }
         }
-        let Some(usage) = chunk.usage else {
-            if self.choices == 1 || chunk.choices.is_empty() {
-                self.add_partial(chunk.partial);
+        let Some(usage) = &chunk.usage else {
+            if let Some(partial) = &chunk.partial
+                && (self.choices == 1 || chunk.choices.is_empty())
+            {
+                self.add_partial(partial);
             }
             return;
         };
@@ -237,10 +239,10 @@ impl StreamCounter {
     }
 
     /// Notes the counts of a `usage` object that isn't valid as a whole.
-    fn add_partial(&mut self, partial: Partial) {
+    fn add_partial(&mut self, partial: &Partial) {
         self.partial.prompt = partial.prompt.max(self.partial.prompt);
         self.partial.cached = partial.cached.max(self.partial.cached);
-        self.partial.parts = larger_parts(self.partial.parts, partial.parts);
+        self.partial.parts = larger_parts(self.partial.parts, &partial.parts);
         if partial.completion > self.partial.completion {
             self.partial.completion = partial.completion;
             if self.last.is_none() {
@@ -271,7 +273,7 @@ impl StreamCounter {
     }
 
     /// Notes a `usage` object, of one choice or of all.
-    fn add_usage(&mut self, choice: Option<usize>, usage: Usage) {
+    fn add_usage(&mut self, choice: Option<usize>, usage: &Usage) {
         if usage.is_nothing() {
             return;
         }
@@ -370,32 +372,51 @@ impl StreamCounter {
     /// Returns the charge if the stream ends here. Before the first chunk, nothing is charged unless the
     /// client has left.
     pub fn settle(&self, bounds: Bounds) -> Settled {
-        let settled = match self.usage() {
-            Some(usage) => {
-                let completion_tokens = usage.completion_tokens.saturating_add(self.seen_since.tokens());
-                // Many servers report the cached tokens only at the end.
-                let lacks_parts = bounds.priced.lack(usage.cached_prompt_tokens, &usage.parts);
-                let may_lack = lacks_parts && !self.has_total && !self.is_complete();
-                let estimated = self.seen_since.events > 0 || may_lack;
-                Settled { estimated, ..Usage { completion_tokens, ..usage }.settle(bounds) }
-            }
-            None => self.settle_estimate(bounds),
+        let parts = match self.last {
+            Some(_) => self.counted_parts(),
+            None => self.with_searches(self.partial.parts),
         };
+        let settled = self.totals(bounds).with_parts(&parts);
         Settled { service_tier: self.service_tier.unwrap_or_default(), ..settled }
     }
 
-    /// Returns the charge without a `usage` object.
-    fn settle_estimate(&self, bounds: Bounds) -> Settled {
-        let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
+    /// Returns the totals of the charge if the stream ends here.
+    pub(crate) fn totals(&self, bounds: Bounds) -> Totals {
+        if self.last.is_none() {
+            return self.estimated_totals(bounds);
+        }
+        let (prompt_tokens, counted) = self.counted();
+        // Many servers report the cached tokens only at the end.
+        let lacks_parts = bounds.priced.lack(self.cached_prompt_tokens, |part| self.has_reported(part));
+        let may_lack = lacks_parts && !self.has_total && !self.is_complete();
+        let totals = Totals {
+            prompt_tokens,
+            completion_tokens: counted.saturating_add(self.seen_since.tokens()),
+            cached_prompt_tokens: self.cached_prompt_tokens,
+            estimated: self.seen_since.events > 0 || may_lack,
+        };
+        totals.within(bounds.counted_prompt_tokens, bounds)
+    }
+
+    /// Returns the totals of the charge without a valid `usage` object.
+    fn estimated_totals(&self, bounds: Bounds) -> Totals {
+        let estimated_prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
         let completion_tokens = match self.partial.completion {
             Some(counted) => counted.saturating_add(self.seen_since.tokens()),
             None => self.seen.tokens(),
         };
-        let cached_prompt_tokens = self.cached_prompt_tokens;
-        let parts = self.with_searches(self.partial.parts);
-        let partial = Partial { completion: None, parts, ..self.partial };
-        let estimate = Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, parts };
-        partial.settle(estimate, bounds)
+        let (prompt_tokens, max_prompt_tokens) = match self.partial.prompt {
+            Some(counted) => (counted, bounds.counted_prompt_tokens),
+            None => (estimated_prompt_tokens, bounds.reserved_prompt_tokens),
+        };
+        let cached_prompt_tokens = self.partial.cached;
+        let totals = Totals { prompt_tokens, completion_tokens, cached_prompt_tokens, estimated: true };
+        totals.within(max_prompt_tokens, bounds)
+    }
+
+    /// Returns whether the upstream has reported this part, or searches have been counted.
+    fn has_reported(&self, part: Component) -> bool {
+        self.said.get(part) || (part == Component::Search && self.searches > 0)
     }
 
     /// Returns the tokens of the prompts and of the answers as counted by the upstream.

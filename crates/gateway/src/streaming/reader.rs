@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
 use crate::body::{UpstreamBody, wait_to_grow};
-use crate::count::{Bounds, Settled};
+use crate::count::{Bounds, Totals};
 use crate::memory::{LARGE_BYTES, grown};
 use crate::sse::{Frame, Framer};
 use catalog::OnDisconnect;
@@ -143,9 +143,9 @@ impl Reader {
         }
     }
 
-    /// Returns the charge for the call if it ends here.
-    pub(super) fn settle(&self, bounds: Bounds) -> Settled {
-        self.cleaner.counter().settle(bounds)
+    /// Returns the totals of the charge for the call if it ends here.
+    pub(super) fn totals(&self, bounds: Bounds) -> Totals {
+        self.cleaner.counter().totals(bounds)
     }
 
     /// Handles a piece with its events. Returns the end of the stream, if it has arrived.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn tokens(reader: &Reader) -> i64 {
-        reader.settle(Bounds::new(1_000_000, 1_000_000)).completion_tokens
+        reader.totals(Bounds::new(1_000_000, 1_000_000)).completion_tokens
     }
 
     #[tokio::test]
