@@ -66,6 +66,7 @@ write_timeout_seconds = 30
 idle_timeout_seconds = 150
 max_connections = 10000
 body_budget_bytes = 134217728
+body_bytes_per_second = 134217728
 hsts_seconds = 0
 
 [tls]

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod money;
 pub mod naming;
 pub mod networks;
+pub mod pace;
 pub mod page;
 pub mod patch;
 pub mod phones;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kernel::pace::SharedPace;
 use kernel::shares::{Holder, Permit, SharedBound};
 use kernel::turns::Turns;
 use tokio::time::Instant;
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct BodyBudget {
     bound: Arc<SharedBound>,
+    /// The rate at which the bodies of a group arrive.
+    pace: SharedPace,
     /// The fair queue for copying received bytes.
     turns: Arc<Turns>,
     /// The fair queue for decoding large bodies. Decoding takes longer, so it has a separate queue and
@@ -31,10 +34,11 @@ pub struct BodyPermit<'a> {
 }
 
 impl BodyBudget {
-    /// Returns an unused budget.
-    pub fn new(max_bytes: usize) -> Self {
+    /// Returns an unused budget, and a rate for each group.
+    pub fn new(max_bytes: usize, bytes_per_s: usize) -> Self {
         Self {
             bound: SharedBound::new(max_bytes),
+            pace: SharedPace::new(bytes_per_s),
             turns: Turns::per_processor(),
             decoding: Turns::per_processor(),
             refused: AtomicU64::new(0),
@@ -88,6 +92,11 @@ impl<'a> BodyPermit<'a> {
         has_grown
     }
 
+    /// Notes that bytes of the body have arrived, and waits if the holder's group is ahead of its rate.
+    pub async fn keep_pace(&self, bytes: usize) {
+        self.budget.pace.keep(self.permit.holder(), bytes).await;
+    }
+
     /// Processes a piece of the body when it is the holder's turn.
     pub async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
         self.budget.turns.run(self.permit.holder(), work).await
@@ -127,7 +136,7 @@ mod tests {
 
     #[test]
     fn one_holder_leaves_room_for_another() {
-        let budget = BodyBudget::new(400);
+        let budget = BodyBudget::new(400, usize::MAX);
         let member = |group| Holder::Member { group, member: 1 };
         let mut first = budget.try_take(member(1), 50).unwrap();
         assert!(first.grow_to(100) && !first.grow_to(101), "a third of three quarters");

@@ -49,7 +49,10 @@ impl Frame {
             clock,
             metrics,
             tracer,
-            body_budget: BodyBudget::new(settings.server.body_budget_bytes),
+            body_budget: BodyBudget::new(
+                settings.server.body_budget_bytes,
+                settings.server.body_bytes_per_second,
+            ),
             settings,
             process: u128::from_be_bytes(random.bytes()),
             requests: AtomicU64::new(0),

@@ -157,7 +157,10 @@ pub async fn read(
         None => {
             let taken = budget.try_take(holder, due(buffer.length()));
             let mut permit = taken.ok_or(BodyError::BudgetExhausted)?;
-            let whole = buffer.fill(&mut body, Some(&mut permit));
+            let whole = async {
+                permit.keep_pace(buffer.length()).await;
+                buffer.fill(&mut body, Some(&mut permit)).await
+            };
             timeout(body_timeout.min(limit.timeout), whole).await.unwrap_or(Err(BodyError::Timeout))?;
             Some(permit)
         }
@@ -269,6 +272,7 @@ impl BodyBuffer {
                     if !permit.grow_to(due(length)) {
                         return Err(BodyError::BudgetExhausted);
                     }
+                    permit.keep_pace(piece.len()).await;
                     permit.in_turn(|| self.add(piece)).await;
                 }
             }

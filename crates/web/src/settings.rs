@@ -45,6 +45,10 @@ pub struct Server {
     /// must fit into the quarter that a single credential can use.
     #[serde(deserialize_with = "whole::<0x400_0000, 0x100_0000_0000, _, _>")]
     pub body_budget_bytes: usize,
+    /// The rate at which the bodies of one organization, user or network are read, in bytes per second. At
+    /// least 1 MiB, so that the largest body arrives within `body_timeout_seconds`.
+    #[serde(deserialize_with = "whole::<0x10_0000, 0x100_0000_0000, _, _>")]
+    pub body_bytes_per_second: usize,
     /// The time for which browsers use only HTTPS for this host, in seconds; 0 to omit the header. At most
     /// two years, the time that browsers' preload lists recommend.
     #[serde(deserialize_with = "whole::<0, 63_072_000, _, _>")]
@@ -66,6 +70,7 @@ impl Default for Server {
             idle_timeout_seconds: 150,
             max_connections: 10_000,
             body_budget_bytes: 128 * 1024 * 1024,
+            body_bytes_per_second: 128 * 1024 * 1024,
             hsts_seconds: 0,
         }
     }

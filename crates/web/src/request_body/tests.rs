@@ -39,7 +39,7 @@ async fn read_decoded(
 #[tokio::test]
 async fn bodies_are_decoded_however_they_are_split() {
     let text = "{\"name\": \"name name name\", \"é\": [1, 2, 3, 4, 5, 6, 7, 8]}".repeat(3);
-    let budget = BodyBudget::new(64 * MIB);
+    let budget = BodyBudget::new(64 * MIB, usize::MAX);
     for coding in ALL {
         let encoded = encode(coding, text.as_bytes());
         for place in 0..=encoded.len() {
@@ -59,7 +59,7 @@ async fn bodies_are_decoded_however_they_are_split() {
 
 #[tokio::test]
 async fn decoded_bodies_keep_to_the_limit() {
-    let budget = BodyBudget::new(64 * MIB);
+    let budget = BodyBudget::new(64 * MIB, usize::MAX);
     for coding in ALL {
         // Below, at and above the limit for immediate decoding.
         for max_bytes in [1_000, 16 * 1024, MAX_DECODED_AT_ONCE - 1, MAX_DECODED_AT_ONCE, MIB] {
@@ -87,7 +87,7 @@ async fn decoded_bodies_keep_to_the_limit() {
 #[tokio::test]
 async fn decoded_bytes_are_taken_from_the_budget() {
     // A single member gets at most a third of three quarters of the budget.
-    let budget = BodyBudget::new(4 * MIB);
+    let budget = BodyBudget::new(4 * MIB, usize::MAX);
     for coding in ALL {
         let refused_before = budget.refused();
         for (length, is_taken) in [(MIB, true), (MIB + 1, false)] {
@@ -126,4 +126,25 @@ fn one_byte_order_mark_is_taken_off() {
     for bytes in [b"".as_slice(), b"{}", b"\xef\xbb", b" \xef\xbb\xbf{}", b"\xfe\xff"] {
         assert_eq!(without(bytes), bytes);
     }
+}
+
+/// At 1 MiB/s, with an eighth of a second free, 2 MiB of one organization take 1.875 s. Another organization
+/// isn't delayed meanwhile.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_an_organization_arrive_at_its_rate() {
+    let budget = BodyBudget::new(64 * MIB, MIB);
+    let piece = vec![b' '; 64 * 1024];
+    let one = |holder, pieces: usize| {
+        let (body, budget) = (arriving(&vec![piece.as_slice(); pieces], true), &budget);
+        async move {
+            let started = tokio::time::Instant::now();
+            let body = read(body, limit(8 * MIB), Duration::from_secs(30), budget, holder).await.unwrap();
+            assert_eq!(body.len(), pieces * 64 * 1024);
+            started.elapsed().as_millis()
+        }
+    };
+    let other = Holder::Member { group: 2, member: 1 };
+    let (first, second, other) = tokio::join!(one(HOLDER, 16), one(HOLDER, 16), one(other, 2));
+    assert!((1_870..1_890).contains(&first.max(second)), "{first} ms, {second} ms");
+    assert!(other < 10, "{other} ms");
 }

@@ -33,6 +33,7 @@ impl TestState {
             idle_timeout_seconds: 60,
             max_connections: 10,
             body_budget_bytes: 1024 * 1024,
+            body_bytes_per_second: usize::MAX,
             hsts_seconds: 0,
         };
         let settings = Settings {
