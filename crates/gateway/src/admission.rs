@@ -200,7 +200,7 @@ pub(crate) async fn admit<'a>(
     };
     let checked = check(&gateway.billing, &gateway.keys, question).await.map_err(|refused| {
         gateway.metrics.decisions.count(Caller::Gateway, Some(refused.error.code));
-        name_limit(refused.error, request.operation)
+        name_limit(refused.error, &request)
     })?;
     // The catalog may have been reloaded since the check, so the model may be in either version.
     let current = Arc::clone(&gateway.catalog.now());
@@ -236,9 +236,9 @@ fn is_limit_ours(request: &ModelRequest, model: &Model) -> bool {
     request.asked_tokens().is_none() || model.max_tokens_policy == MaxTokensPolicy::Lower
 }
 
-/// Replaces the name of the token limit in an error with the operation's name for it.
-fn name_limit(error: Error, operation: Operation) -> Error {
-    match operation.limit() {
+/// Replaces the name of the token limit in an error with the name of the field that the client sent.
+fn name_limit(error: Error, request: &ModelRequest) -> Error {
+    match request.limit() {
         Some(limit) if error.param.as_deref() == Some("max_tokens") => error.param(limit),
         _ => error,
     }

@@ -242,6 +242,14 @@ impl ModelRequest {
         asked.map(|tokens| tokens.max(1))
     }
 
+    /// Returns the name of the field with the requested token limit. Of two limits, the smaller one counts.
+    pub(crate) fn limit(&self) -> Option<&'static str> {
+        match (self.max_tokens, self.max_completion_tokens) {
+            (older, Some(newer)) if older.is_none_or(|older| newer < older) => Some("max_completion_tokens"),
+            _ => self.operation.limit(),
+        }
+    }
+
     /// Returns the number of tokens to reserve for all prompts, for a model with this context. A token of
     /// text has at least one byte in the body; the tokens of the chat template and of media are added. Remote
     /// media may have any number of tokens, so the whole context is reserved. The same applies if one of

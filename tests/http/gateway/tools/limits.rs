@@ -112,7 +112,13 @@ fn model_may_refuse_what_is_above_its_limit(database: Database) {
     with_model(database, "max_tokens_policy = \"refuse\"", async |scene| {
         answer_all(scene);
         let response = json!({"model": "tool-1", "input": "hi", "max_output_tokens": 1_001});
+        let (mut newer, mut both) = (of_tool_1(chat()), of_tool_1(chat()));
+        newer["max_completion_tokens"] = json!(1_001);
+        both["max_completion_tokens"] = json!(1_002);
+        both["max_tokens"] = json!(1_001);
         for (path, body, param) in [
+            ("/v1/chat/completions", newer, "max_completion_tokens"),
+            ("/v1/chat/completions", both, "max_tokens"),
             ("/v1/messages", of_tool_1(message()), "max_tokens"),
             ("/v1/responses", response, "max_output_tokens"),
         ] {
