@@ -1,5 +1,5 @@
-//! Real proxies with the configurations of docs/operations.md, in front of a server that reports the requests
-//! that reach it.
+//! Real proxies with the configurations of packaging/forward-auth, in front of a server that reports the
+//! requests that reach it.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -41,14 +41,13 @@ struct Scene {
     _folder: Folder,
 }
 
-/// Returns the block of docs/operations.md in this language, with the addresses of this test.
-fn configuration(language: &str, front: SocketAddr, server: &Server, upstream: &Upstream) -> String {
-    let guide = std::fs::read_to_string("docs/operations.md").unwrap();
-    let block = guide.split(&format!("\n```{language}\n")).nth(1).unwrap().split("\n```").next().unwrap();
+/// Returns a file of packaging/forward-auth, with the addresses of this test.
+fn configuration(file: &str, front: SocketAddr, server: &Server, upstream: &Upstream) -> String {
+    let text = std::fs::read_to_string(format!("packaging/forward-auth/{file}")).unwrap();
     let places =
         [("127.0.0.1:8000", front), ("127.0.0.1:8081", server.service), ("127.0.0.1:9000", upstream.address)];
-    places.iter().fold(block.to_owned(), |text, (documented, here)| {
-        assert!(text.contains(documented), "{documented} is not in the configuration of {language}");
+    places.iter().fold(text, |text, (documented, here)| {
+        assert!(text.contains(documented), "{documented} is not in {file}");
         text.replace(documented, &here.to_string())
     })
 }
@@ -56,7 +55,7 @@ fn configuration(language: &str, front: SocketAddr, server: &Server, upstream: &
 impl Scene {
     fn new(
         proxy: impl Fn(&Folder, &str, &str, SocketAddr) -> Proxy,
-        language: &str,
+        file: &str,
         token: Option<&str>,
     ) -> Self {
         let folder = Folder::new();
@@ -64,7 +63,7 @@ impl Scene {
         let ada = server.sign_up("ada");
         let place = server.settle(&ada);
         let (upstream, (front, _)) = (Upstream::start(), free_addresses());
-        let text = configuration(language, front, &server, &upstream);
+        let text = configuration(file, front, &server, &upstream);
         let token = token.map_or_else(|| server.service_token(), str::to_owned);
         let proxy = proxy(&folder, &text, &token, front);
         Self { server, upstream, front, ada, place, _proxy: proxy, _folder: folder }
@@ -120,7 +119,7 @@ fn caddy(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
 #[test]
 fn nginx_follows_the_decisions() {
     if is_installed("nginx", "nginx-light", "forward-auth through nginx") {
-        let scene = Scene::new(nginx, "nginx", None);
+        let scene = Scene::new(nginx, "nginx.conf", None);
         calls_pass_with_our_identity_only(&scene);
         refusals_reach_the_client_whole(&scene);
         // Another location requests another operation.
@@ -139,10 +138,10 @@ fn nginx_follows_the_decisions() {
 /// nginx answers 502 to a refusal if its configuration doesn't contain the status.
 #[test]
 fn nginx_has_each_status_of_a_refusal() {
-    let guide = std::fs::read_to_string("docs/operations.md").unwrap();
+    let text = std::fs::read_to_string("packaging/forward-auth/nginx.conf").unwrap();
     for status in [400, 401, 402, 403, 404, 409, 429] {
         assert!(
-            guide.contains(&format!("if ($tk_status = {status}) {{ return {status} $tk_error; }}")),
+            text.contains(&format!("if ($tk_status = {status}) {{ return {status} $tk_error; }}")),
             "{status}"
         );
     }
@@ -151,7 +150,7 @@ fn nginx_has_each_status_of_a_refusal() {
 #[test]
 fn nginx_with_a_wrong_service_token_does_not_blame_the_key() {
     if is_installed("nginx", "nginx-light", "nginx with a wrong service token") {
-        let scene = Scene::new(nginx, "nginx", Some("svc_wrong"));
+        let scene = Scene::new(nginx, "nginx.conf", Some("svc_wrong"));
         assert_eq!(scene.call().bearer(&scene.place.key).raw(b"").send().status, 502);
         assert!(scene.upstream.take().is_empty());
     }
@@ -198,7 +197,7 @@ fn client_cannot_pass_as_an_appending_nginx() {
 #[test]
 fn caddy_follows_the_decisions() {
     if is_installed("caddy", "caddy", "forward-auth through Caddy") {
-        let scene = Scene::new(caddy, "caddy", None);
+        let scene = Scene::new(caddy, "Caddyfile", None);
         calls_pass_with_our_identity_only(&scene);
         refusals_reach_the_client_whole(&scene);
     }
