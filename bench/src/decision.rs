@@ -30,7 +30,8 @@ pub async fn run(rounds: u32) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     let secret = {
-        let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+        let this = std::env::current_exe()
+            .map_err(|error| format!("can't find the path of this program: {error}"))?;
         let service =
             Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), Cores::unpinned()).await?;
         tenant::restricted_key(service.public).await?

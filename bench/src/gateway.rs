@@ -145,7 +145,8 @@ struct Setup<'a> {
 }
 
 async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     if let Some(python) = &arguments.python {
         return disconnects::run(python, arguments.disconnects, &this, &arguments.log, cores).await;
     }

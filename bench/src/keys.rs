@@ -40,7 +40,8 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let start = async || Tollkeeper::start(&this, &place, "sqlite", "/dev/null".as_ref(), cores).await;
     let secrets = {
         let service = start().await?;

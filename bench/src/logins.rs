@@ -64,7 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 async fn measure(arguments: &Arguments) -> Result<(), String> {
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let program = arguments.program.as_ref().unwrap_or(&this);
     let folder = Folder::new()?;
     let place = folder.place(0)?;

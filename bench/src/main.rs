@@ -1,7 +1,7 @@
-//! Measures tollkeeper next to bare axum servers: `cargo run --release -p bench`.
+//! Compares tollkeeper with bare axum servers: `cargo run --release -p bench`.
 //!
-//! One process serves, and another one loads it over loopback: `servers` starts the first, and `client` is
-//! the second. `tenant` prepares objects through the service's own API, and `report` prints the results.
+//! One process serves, and this one generates the load over loopback: `servers` starts the server, and
+//! `client` sends the requests. `tenant` prepares objects through the service's own API, and `report` prints the results.
 //! docs/benchmarks.md explains the table.
 
 #![allow(
@@ -47,7 +47,7 @@ use servers::{Cores, Folder, Server, Tollkeeper};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures tollkeeper next to bare axum servers, over loopback
+/// Compares tollkeeper with bare axum servers, over loopback
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 struct Arguments {
@@ -75,15 +75,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure every operation next to its floor, on both databases
+    /// Compare every operation with its floor, on both databases
     All(table::Arguments),
     /// The service itself, configured by the environment (started by this program)
     #[command(hide = true)]
     Serve,
-    /// The service's command of this name (started by this program)
+    /// The service's command with this name (started by this program)
     #[command(hide = true)]
     Audit,
-    /// The service's commands of this name (started by this program)
+    /// The service's commands with this name (started by this program)
     #[command(hide = true)]
     Billing {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -91,25 +91,25 @@ enum Command {
     },
     /// Measure the audit of many events, and closing a month with many daily rows
     Books(books::Arguments),
-    /// Measure logins, their effect on other calls, and the savings of a cached token
+    /// Measure logins, their effect on other calls, and the savings from a cached token
     Logins(logins::Arguments),
     /// The bare servers (started by this program)
     #[command(hide = true)]
     Bare,
-    /// Rows by the database's driver alone (started by this program)
+    /// Write rows with only the database's driver (started by this program)
     #[command(hide = true)]
     BareRows(bare_rows::Arguments),
-    /// Measure how fast usage and reservations become durable, next to the database's own driver
+    /// Measure how fast usage and reservations become durable, compared with the database's own driver
     Money(money::Arguments),
     /// Measure a decision in process, and its individual steps
     Decision {
-        /// Number of measurements of each step, in turn
+        /// Number of measurements per step, interleaved with the other steps
         #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
         rounds: u32,
     },
     /// Measure the program's size, start time, memory, and descriptors
     Footprint(footprint::Arguments),
-    /// Measure model calls through the gateway, next to a bare proxy and other gateways
+    /// Compare model calls through the gateway with a bare proxy and other gateways
     Gateway(gateway::Arguments),
     /// The bare proxy (started by this program)
     #[command(hide = true)]
@@ -118,7 +118,7 @@ enum Command {
     Keys(keys::Arguments),
     /// Measure pages and searches of lists in organizations of several sizes
     Lists,
-    /// Measure pages of the console next to the JSON of the same operations
+    /// Compare pages of the console with the JSON of the same operations
     Pages(pages::Arguments),
     /// Measure whether reports take longer with more events
     Reports(reports::Arguments),
@@ -207,7 +207,8 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         (Row::new("json echo"), bare.id(), tenant::echo(bare_address)),
     ];
     let mut running = vec![bare];
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let builds = [("", Some(&this)), (" (compared)", arguments.compare.as_ref())];
     for (label, program) in builds.into_iter().filter_map(|(label, program)| Some((label, program?))) {
         let place = folder.place(running.len())?;

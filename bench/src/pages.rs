@@ -79,7 +79,8 @@ async fn measure(arguments: &Arguments, cores: Cores, url: Option<&str>) -> Resu
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let service = Tollkeeper::start(&this, &place, url.unwrap_or("sqlite"), &arguments.log, cores).await?;
     let settings = match url {
         None => Settings::Sqlite { path: place.join("tollkeeper.db") },

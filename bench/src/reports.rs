@@ -48,7 +48,8 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let service = Tollkeeper::start(&this, &place, &arguments.database, &arguments.log, cores).await?;
     let settings = match arguments.database.as_str() {
         "sqlite" => Settings::Sqlite { path: place.join("tollkeeper.db") },

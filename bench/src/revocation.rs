@@ -62,7 +62,8 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let start = async |place: &Path| {
         Tollkeeper::on_all_cores(&this, place, &arguments.database, &arguments.log).await
     };

@@ -31,7 +31,8 @@ impl Server {
     /// Starts the bare axum servers, and returns their address.
     pub fn bare(cores: Cores, database: Option<&str>) -> Result<(Self, SocketAddr), String> {
         let address = free_address()?;
-        let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+        let this = std::env::current_exe()
+            .map_err(|error| format!("can't find the path of this program: {error}"))?;
         let mut command = cores.of_servers(&this);
         command.arg("bare").env(PORT_VARIABLE, address.port().to_string()).stderr(Stdio::inherit());
         if let Some(database) = database {

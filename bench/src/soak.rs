@@ -35,7 +35,7 @@ pub struct Arguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Let this program serve: another build of the service or of this program
+    /// Test this program instead: another build of the service, or of `bench`
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
     /// File for the service's log
@@ -63,7 +63,8 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let program = arguments.program.as_ref().unwrap_or(&this);
     let service = Tollkeeper::on_all_cores(program, &place, &arguments.database, &arguments.log).await?;
     let mut places = Vec::new();
@@ -74,7 +75,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let (found, between) = (Arc::new(Findings::default()), rhythm(arguments));
     let mut workers = JoinSet::new();
     for number in 0..arguments.connections {
-        let place = places.get(usize::from(number % PLACES)).ok_or("nowhere to go")?;
+        let place = places.get(usize::from(number % PLACES)).ok_or("no organization for the connection")?;
         let delay = between / u32::from(arguments.connections) * u32::from(number);
         let worker = Worker::new(Arc::clone(place), Arc::clone(&found), number);
         workers.spawn(worker.run(between, delay));
@@ -105,8 +106,8 @@ fn rhythm(arguments: &Arguments) -> Duration {
 fn head(arguments: &Arguments) {
     let database = if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" };
     report::print(format_args!(
-        "{} minutes on {database}, {} requests a second over {} connections; server and load share all cores.\n\
-         Times are from when a request was due, in µs; those of logins count by themselves.\n",
+        "{} minutes on {database}, {} requests per second over {} connections; server and load share all cores.\n\
+         Times are in µs, from the time at which each request was due; logins are counted separately.\n",
         arguments.minutes, arguments.per_second, arguments.connections
     ));
     let names = ["requests", "unexpected", "p50", "p99", "login p50", "memory MiB", "descriptors"];
@@ -138,7 +139,7 @@ fn conclude(looks: &[MinuteSample], found: &Findings) -> Result<(), String> {
     let problems = found.problems()?;
     if !problems.is_empty() {
         return Err(format!(
-            "{} unexpected answers, among them:\n{}",
+            "{} unexpected answers, including:\n{}",
             found.unexpected(),
             problems.join("\n")
         ));

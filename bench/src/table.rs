@@ -146,7 +146,8 @@ impl Setup<'_> {
         let folder = Folder::new()?;
         let (place, bare_place) = (folder.place(1)?, folder.place(2)?);
         std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
-        let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+        let this = std::env::current_exe()
+            .map_err(|error| format!("can't find the path of this program: {error}"))?;
         let program = self.arguments.program.as_ref().unwrap_or(&this);
         let bare_file = bare_place.join("bare.db").display().to_string();
         let (bare, floors) = Server::bare(self.cores, Some(self.url.unwrap_or(&bare_file)))?;

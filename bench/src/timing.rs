@@ -76,7 +76,8 @@ pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Resu
     let folder = Folder::new()?;
     let place = folder.place(1)?;
     std::fs::write(place.join("tollkeeper.toml"), LIMITS).map_err(|error| error.to_string())?;
-    let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("can't find the path of this program: {error}"))?;
     let service = Tollkeeper::start(&this, &place, database, log, cores).await?;
     for number in 0..ADDRESSES {
         let name = format!("known{number}");

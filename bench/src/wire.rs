@@ -1,4 +1,4 @@
-//! A connection that returns statuses and bodies, for requests that vary.
+//! An HTTP connection for varying requests. It parses the status and the body of each response.
 
 use std::net::SocketAddr;
 
@@ -41,7 +41,7 @@ impl Answer<'_> {
         serde_json::from_slice(self.body).map_err(|error| format!("{error}: {}", self.text()))
     }
 
-    /// Returns the body for messages.
+    /// Returns the body as text, for error messages.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.body).into_owned()
     }

@@ -56,7 +56,8 @@ impl Target {
     /// Starts the bare proxy.
     pub async fn bare(cores: Cores, upstream: SocketAddr) -> Result<Self, String> {
         let address = free_address()?;
-        let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+        let this = std::env::current_exe()
+            .map_err(|error| format!("can't find the path of this program: {error}"))?;
         let mut command = cores.of_servers(&this);
         command
             .arg("proxy")

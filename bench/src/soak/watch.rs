@@ -105,7 +105,7 @@ pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     };
     let most = |looks: &[MinuteSample]| looks.iter().map(|look| look.descriptors).fold(0.0, f64::max);
     let told = format!(
-        "second quarter to last: {:.1} to {:.1} MiB of memory, at most {:.0} to at most {:.0} descriptors",
+        "from the second quarter to the last: median memory {:.1} to {:.1} MiB, maximum descriptors {:.0} to {:.0}",
         memory(second),
         memory(last),
         most(second),
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn growth_is_reported() {
-        assert!(grown(&looks(|minute| 40.0 + minute / 2.0, |_| 40.0)).is_err(), "half a MiB a minute");
+        assert!(grown(&looks(|minute| 40.0 + minute / 2.0, |_| 40.0)).is_err(), "half a MiB per minute");
         assert!(
             grown(&looks(|_| 40.0, |minute| 40.0 + minute / 3.0)).is_err(),
-            "a descriptor in three minutes"
+            "one descriptor every three minutes"
         );
     }
 
