@@ -52,7 +52,7 @@ pub struct Message {
     pub message: String,
 }
 
-/// Checks that the confirmation repeats the password (docs/contract/accounts.md#password-rules).
+/// Checks that the confirmation matches the password (docs/contract/accounts.md#password-rules).
 fn check_repeated<const MAX: usize>(
     fields: &mut Fields<'_, Api>,
     name: &'static str,
@@ -62,6 +62,6 @@ fn check_repeated<const MAX: usize>(
     if let (Some(password), Some(confirmation)) = (password, confirmation)
         && password != confirmation
     {
-        fields.problem::<()>(name, "does_not_match", format!("`{name}` must repeat the password."));
+        fields.problem::<()>(name, "does_not_match", format!("`{name}` must match the password."));
     }
 }

@@ -25,7 +25,7 @@
 ///     }
 ///     check(fields) {
 ///         if password.is_some() && repeated.is_some() && password != repeated {
-///             fields.problem::<()>("repeated", "does_not_match", "`repeated` must repeat `password`.");
+///             fields.problem::<()>("repeated", "does_not_match", "`repeated` must match `password`.");
 ///         }
 ///     }
 /// }

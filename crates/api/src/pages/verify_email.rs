@@ -89,7 +89,7 @@ impl Record<Api> for ConfirmAddress {
                 }
                 let new_password = new_password?;
                 if confirmation? != new_password {
-                    let message = "`new_password_confirmation` must repeat the password.";
+                    let message = "`new_password_confirmation` must match the password.";
                     fields.problem::<()>("new_password_confirmation", "does_not_match", message);
                 }
                 Some(Proof::NewPassword(new_password.0))
