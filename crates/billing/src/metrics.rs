@@ -1,4 +1,4 @@
-//! Counters of billing, and its values for `/metrics`.
+//! Billing counters and values for `/metrics`.
 
 mod usage_events;
 
@@ -16,9 +16,9 @@ pub use usage_events::UsageEvents;
 pub struct Counters {
     /// Reported usage events by outcome.
     pub usage_events: UsageEvents,
-    /// Transactions of the queue of writes.
+    /// Transactions of the write queue.
     pub books: BatchMetrics,
-    /// Calls of the gateway that were charged by their last progress.
+    /// Gateway calls that were interrupted, and charged for their last stored progress.
     pub interrupted_calls: IntCounter,
 }
 
@@ -29,14 +29,14 @@ pub struct BatchMetrics {
     pub sizes: Histogram,
     /// Time from the first statement to the commit, in seconds.
     pub durations: Histogram,
-    /// Failed transactions, whose operations were tried one by one or refused.
+    /// Failed transactions, whose operations were retried one by one or refused.
     pub failed: IntCounter,
     /// Operations that were refused because the queue was full or too slow.
     pub refused: AtomicU64,
 }
 
 impl Counters {
-    /// Adds the counters to those of the process.
+    /// Registers the counters.
     pub fn new(registered: &Registered) -> Self {
         let books = BatchMetrics {
             sizes: registered
@@ -54,13 +54,13 @@ impl Counters {
         };
         let interrupted_calls = registered.counter(
             "tollkeeper_interrupted_calls_total",
-            "Calls whose gateway stopped before their end, charged by their last progress.",
+            "Calls that were cut off when their gateway stopped, and charged for their last stored progress.",
         );
         Self { usage_events: UsageEvents::new(registered), books, interrupted_calls }
     }
 }
 
-/// Returns the load of the queue of writes, in operations and in bytes.
+/// Returns the load of the write queue, in operations and in bytes.
 pub fn queues(billing: &Billing) -> [Queue; 2] {
     let [(pieces, most_pieces), (bytes, most_bytes)] = billing.books.load();
     let refused = billing.metrics.books.refused.load(Ordering::Relaxed);

@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-/// The extensions of a call's reservation, four per lifetime of a reservation.
+/// Extends a call's reservation, four times in the lifetime of a reservation.
 pub(crate) struct Extensions {
     billing: Billing,
     call_id: ModelCallId,
@@ -54,7 +54,7 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    /// Returns the extensions of a new reservation.
+    /// Schedules the extensions of a new reservation.
     pub(crate) fn new(billing: &Billing, call_id: ModelCallId, reservation_id: ReservationId) -> Self {
         let lives_s = u64::try_from(billing.settings.gateway_reservation_seconds).unwrap_or_default();
         let interval = Duration::from_secs(lives_s.max(4)) / 4;

@@ -12,7 +12,7 @@ use tenants::store::organization_members;
 
 use crate::Operators;
 
-/// The sender of these e-mails. Only the limits of recipients apply, because operators have no limit.
+/// The sender of these e-mails. Only the limits per recipient apply, because operators have no limit.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Notifies a user of a change, unless their address isn't verified: its owner may have nothing to do with

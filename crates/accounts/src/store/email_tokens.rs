@@ -1,4 +1,4 @@
-//! Single-use tokens of e-mailed links. Only their SHA-256 hashes are stored.
+//! Single-use tokens in e-mailed links. Only their SHA-256 hashes are stored.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
