@@ -1,4 +1,4 @@
-//! Causes of the events about members and API keys. Those about money are in
+//! Events about members and API keys, and what causes them. Events about money are in
 //! `tests/money/billing/webhook_events.rs`.
 
 use http::Method;
@@ -63,7 +63,7 @@ fn keys_and_members_cause_events_of_their_organization_only(database: Database) 
             keys.into_iter().map(|key| ("api_key.deleted".to_owned(), json!(key))).collect::<Vec<_>>()
         );
 
-        // Members who are added with a project, invited, or removed, and who leave.
+        // Members join through a project or an invitation, and are removed or leave.
         let bob = world.user("bob").await;
         let body = json!({"user_id": bob.id, "role": "viewer"});
         let members = format!("{}/members", place.project_path());

@@ -71,7 +71,7 @@ fn tell(backend: &str, clock: &FakeClock, start: &Start) {
     assert_eq!(server.stop().code, Some(0));
     set_time(clock, "2026-01-31T09:00:00Z");
     assert_eq!(start.run().stop().code, Some(0));
-    story += "2026-01-31 09:00  10 were bought, 1000000 tokens were used, and the service stops\n";
+    story += "2026-01-31 09:00  a credit of 10 is bought, 1000000 tokens are used, and the service stops\n";
 
     set_time(clock, "2026-02-03T09:00:00Z");
     let back_at = clock.now();
@@ -124,7 +124,7 @@ fn usage_kept_during_an_outage_is_billed_in_its_month(database: Database) {
     let start = Start::new(&folder.0)
         .database(url.as_deref())
         .set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap())
-        // The list of invoices is read until the month is closed, which takes long on a busy machine.
+        // The list of invoices is read until the month is closed, which can take a long time on a busy machine.
         .set("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "1000000");
     tell(database.name(), &clock, &clock.rule(start));
 }

@@ -18,12 +18,12 @@ const OF_OTHERS: &str = "InvoiceId-C-005-C";
 
 /// Returns the rules that a file breaks, or `None` if the validator isn't installed.
 fn broken(file: &Path) -> Option<Vec<String>> {
-    let what = "the validator of FOCUS";
+    let what = "the FOCUS validator";
     let Some(interpreter) = std::env::var_os("TOLLKEEPER_TEST_FOCUS") else {
         skip_without(
             "focus",
             what,
-            "name a Python with `focus-validator` in TOLLKEEPER_TEST_FOCUS (docs/testing.md#focus-validator)",
+            "set TOLLKEEPER_TEST_FOCUS to a Python with `focus-validator` (docs/testing.md#focus-validator)",
         );
         return None;
     };

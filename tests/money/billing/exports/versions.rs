@@ -35,7 +35,7 @@ type Requirement = (&'static str, Need, bool, Form, &'static [&'static str]);
 
 /// The units of consumed quantities.
 const UNITS: &[&str] = &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches"];
-/// The units of prices: the same, and the unit of charges whose price isn't known.
+/// The units of prices: the same, and `Units` for charges whose price is unknown.
 const PRICING_UNITS: &[&str] =
     &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches", "Units"];
 
@@ -198,7 +198,10 @@ fn check(file: &str, requirements: &[&[Requirement]]) {
         assert_eq!(names.contains(name), *need != Never, "{name}");
     }
     for name in names.iter().filter(|name| !name.starts_with("x_")) {
-        assert!(all.iter().any(|requirement| requirement.0 == *name), "{name} isn't of this version");
+        assert!(
+            all.iter().any(|requirement| requirement.0 == *name),
+            "{name} isn't a column of this version"
+        );
     }
     for row in csv::rows(file) {
         for (name, need, may_be_null, form, values) in &all {
@@ -213,7 +216,7 @@ fn check(file: &str, requirements: &[&[Requirement]]) {
     }
 }
 
-/// Returns a file in the version and dataset of the query.
+/// Returns the exported file of a month. `rest` is the rest of the query, with the version and the dataset.
 async fn get(books: &Books<'_>, month: &str, rest: &str) -> String {
     let answer = ask(books, &format!("?format=focus&month={month}&{rest}")).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -341,11 +344,7 @@ fn lines_of_documents_are_a_dataset(database: Database) {
     with_books(database, START, async |books| {
         two_months(books).await;
         let open = details(books, "2026-02").await;
-        assert_eq!(
-            open,
-            lines_of_february("Issued")[..2],
-            "an open month has no invoice, but its credit notes"
-        );
+        assert_eq!(open, lines_of_february("Issued")[..2], "an open month has credit notes, but no invoice");
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
         assert_eq!(details(books, "2026-01").await, LINES_OF_JANUARY);
