@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# llama.cpp's server (xllamacpp 2026.10.11549): `cache_prompt: false` works for chats, and is ignored for messages.
+# llama.cpp's server (xllamacpp 2026.10.11549): `cache_prompt: false` works in chats, but is ignored in messages.
 #
-# A chat with `cache_prompt: false` reads its whole prompt again: `cached_tokens` is 0 each time. The same field in
-# `POST /v1/messages` changes nothing: the second call reads all but the last token from the cache.
+# A chat with `cache_prompt: false` reads its whole prompt again: `cached_tokens` is always 0. In `POST /v1/messages`,
+# the same field has no effect: the second call reads all tokens except the last one from the cache.
 #
-# A good guess is that a field of the server's own works in all of its forms: `/v1/messages` is turned into a chat
-# inside, and `seed` passes. A benchmark or test that turns the cache off still measures it.
+# Expected: a field of the server's own works in all of its APIs. The server converts `/v1/messages` to a chat
+# internally, and passes on `seed`. A benchmark or a test that disables the cache still measures it.
 #
 # Output seen on 2026-11-29:
 #
@@ -25,7 +25,7 @@ finish() {
 }
 trap finish EXIT
 
-# Finds Python 3.12: PYTHON312 may name it.
+# Finds Python 3.12; PYTHON312 can be its path.
 for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
     [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
 done
@@ -38,7 +38,7 @@ install() {
 }
 
 install xllamacpp==2026.10.11549 gguf==0.19.0
-# A model of random weights, whose tokens are bytes and letters.
+# A model with random weights. Its tokens are bytes and letters.
 "$python" - "$folder/tiny.gguf" <<'PYTHON'
 import sys
 
@@ -126,7 +126,7 @@ from importlib.metadata import version
 
 
 def call(path, body=None):
-    """Returns the status and the text of an answer."""
+    """Returns the status and the text of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
     headers = {"content-type": "application/json"}
     connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# llama.cpp's server (xllamacpp 2026.10.11549): with `n: 2` the usage counts one answer.
+# llama.cpp's server (xllamacpp 2026.10.11549): with `n: 2`, the usage counts only one answer.
 #
-# A plain chat with `n: 2` and `max_tokens: 6` has two answers, and `completion_tokens: 6`. The server's own counter
-# of generated tokens grows by 12. Streamed, each answer ends with a usage chunk of its own, both without choices.
+# A plain chat with `n: 2` and `max_tokens: 6` returns two answers, and `completion_tokens: 6`. The server's own
+# counter of generated tokens increases by 12. In a stream, each answer ends with a separate usage chunk, and neither
+# chunk has choices.
 #
-# A good guess is that the usage counts all answers, as OpenAI's does, and that one usage chunk ends a stream. A
-# gateway that believes the plain usage gives one of two answers away; one that believes the last usage chunk does so
-# too.
+# Expected: the usage counts all answers, as at OpenAI, and a stream ends with a single usage chunk. A gateway that
+# trusts the plain usage or the last usage chunk doesn't charge for one of the two answers.
 #
 # Output seen on 2026-11-29:
 #
@@ -26,7 +26,7 @@ finish() {
 }
 trap finish EXIT
 
-# Finds Python 3.12: PYTHON312 may name it.
+# Finds Python 3.12; PYTHON312 can be its path.
 for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
     [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
 done
@@ -39,7 +39,7 @@ install() {
 }
 
 install xllamacpp==2026.10.11549 gguf==0.19.0
-# A model of random weights, whose tokens are bytes and letters.
+# A model with random weights. Its tokens are bytes and letters.
 "$python" - "$folder/tiny.gguf" <<'PYTHON'
 import sys
 
@@ -127,7 +127,7 @@ from importlib.metadata import version
 
 
 def call(path, body=None):
-    """Returns the status and the text of an answer."""
+    """Returns the status and the text of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
     headers = {"content-type": "application/json"}
     connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# transformers 5.19.0: streams of `transformers serve` end without `[DONE]`, and with a usage that nobody asked for.
+# transformers 5.19.0: streams of `transformers serve` end without `[DONE]`, and contain a usage that wasn't
+# requested.
 #
-# A streamed chat ends with the chunk that has the finish reason. That chunk has the usage too, though the request has
-# no `stream_options`. Then the body ends cleanly. `/v1/responses` without the field `stream` is streamed.
+# A streamed chat ends with the chunk that has the finish reason. This chunk also has the usage, although the request
+# has no `stream_options`. Then the body ends normally. `/v1/responses` without the field `stream` is streamed.
 #
-# A good guess is that a server of OpenAI's form ends a stream with `[DONE]`, and sends a usage in a chunk of its own
-# when it is asked for it. A client that takes a missing `[DONE]` for a cut loses every answer of this server.
+# Expected: a server with OpenAI's API ends a stream with `[DONE]`, and sends the usage in a separate chunk, and only
+# on request. A client that treats a missing `[DONE]` as a broken connection loses every answer of this server.
 #
 # Output seen on 2026-11-29:
 #
@@ -26,7 +27,7 @@ finish() {
 }
 trap finish EXIT
 
-# Finds Python 3.12: PYTHON312 may name it.
+# Finds Python 3.12; PYTHON312 can be its path.
 for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
     [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
 done
@@ -38,8 +39,8 @@ install() {
         || { cat "$folder/pip" >&2; return 1; }
 }
 
-# The index has torch for CUDA only. It starts without a graphics card, once its libraries are there: small ones take
-# their place, in which each function answers "no device" (100).
+# The package index has torch only for CUDA. It starts without a GPU if its libraries exist, so small stubs replace
+# them. Each function of a stub returns "no device" (100).
 install --no-deps torch==2.13.0
 install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
 libraries=$folder/libraries
@@ -66,7 +67,7 @@ install transformers==5.19.0 requests fastapi uvicorn "openai>=2.25" pydantic ri
     pyyaml safetensors huggingface_hub
 install --no-deps accelerate
 
-# A model of random weights, whose tokens are bytes.
+# A model with random weights. Its tokens are bytes.
 (cd "$folder" && "$python" - <<'PYTHON'
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -114,7 +115,7 @@ from importlib.metadata import version
 
 
 def call(path, body=None):
-    """Returns the status and the text of an answer."""
+    """Returns the status and the text of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
     headers = {"content-type": "application/json"}
     connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)

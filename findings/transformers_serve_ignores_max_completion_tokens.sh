@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# transformers 5.19.0: `transformers serve` takes `max_completion_tokens`, and ignores it.
+# transformers 5.19.0: `transformers serve` accepts `max_completion_tokens`, but ignores it.
 #
-# A chat with `max_completion_tokens: 5` goes on to the server's own limit, or to the end of the answer. The older
-# `max_tokens: 5` is obeyed.
+# A chat with `max_completion_tokens: 5` continues to the server's own limit or to the end of the answer. The older
+# `max_tokens: 5` works.
 #
-# A good guess is that a server of OpenAI's form obeys the newer name, which OpenAI has asked for since 2024, or
-# refuses a name that it doesn't know: other unknown names are status 422. A gateway that limits a call by the newer
-# name doesn't.
+# Expected: a server with OpenAI's API applies the newer name, which OpenAI has recommended since 2024, or refuses it,
+# as it refuses other unknown names with status 422. A gateway that sends the newer name doesn't limit the call.
 #
 # Output seen on 2026-11-29:
 #
@@ -27,7 +26,7 @@ finish() {
 }
 trap finish EXIT
 
-# Finds Python 3.12: PYTHON312 may name it.
+# Finds Python 3.12; PYTHON312 can be its path.
 for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
     [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
 done
@@ -39,8 +38,8 @@ install() {
         || { cat "$folder/pip" >&2; return 1; }
 }
 
-# The index has torch for CUDA only. It starts without a graphics card, once its libraries are there: small ones take
-# their place, in which each function answers "no device" (100).
+# The package index has torch only for CUDA. It starts without a GPU if its libraries exist, so small stubs replace
+# them. Each function of a stub returns "no device" (100).
 install --no-deps torch==2.13.0
 install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
 libraries=$folder/libraries
@@ -67,7 +66,7 @@ install transformers==5.19.0 requests fastapi uvicorn "openai>=2.25" pydantic ri
     pyyaml safetensors huggingface_hub
 install --no-deps accelerate
 
-# A model of random weights, whose tokens are bytes.
+# A model with random weights. Its tokens are bytes.
 (cd "$folder" && "$python" - <<'PYTHON'
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -115,7 +114,7 @@ from importlib.metadata import version
 
 
 def call(path, body=None):
-    """Returns the status and the text of an answer."""
+    """Returns the status and the text of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
     headers = {"content-type": "application/json"}
     connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)

