@@ -1,4 +1,4 @@
-"""What has to hold after each fault."""
+"""Checks after each fault."""
 
 import random
 import threading
@@ -8,7 +8,7 @@ AT_ONCE = 20
 
 
 def check(scene):
-    """Notes what is wrong. Returns the numbers of events that were lost, and that are there but were never sent."""
+    """Records what is wrong. Returns the number of lost events, and the number of stored events that were never sent."""
     load, leader = scene.load, scene.cluster.leader()
     rows = leader.sql(f"SELECT event_id FROM usage_events WHERE source = '{load.source}'")
     present = set(rows)
@@ -17,7 +17,7 @@ def check(scene):
         answered = [load.acknowledged[one][2] for one in lost]
         scene.fail(f"{len(lost)} acknowledged events are lost, answered within {max(answered) - min(answered):.1f} s")
     if strange or len(rows) != len(present):
-        scene.fail(f"{len(strange)} events are there that nobody sent, {len(rows) - len(present)} are there twice")
+        scene.fail(f"{len(strange)} stored events were never sent, {len(rows) - len(present)} are stored twice")
     for one in (load.wrong + scene.revocation.wrong)[:3]:
         scene.fail(f"a refusal that isn't 503: {one}")
     pools(scene)
@@ -29,7 +29,7 @@ def check(scene):
 
 
 def pools(scene):
-    """Books at once at every replica: no pool may be stuck."""
+    """Sends concurrent bookings to every replica, to check that no connection pool is stuck."""
     for keeper in scene.keepers:
         statuses = []
 
@@ -43,11 +43,11 @@ def pools(scene):
         for thread in threads:
             thread.join()
         if statuses.count(200) != AT_ONCE:
-            scene.fail(f"{keeper.name}: {AT_ONCE} bookings at once afterwards: {statuses}")
+            scene.fail(f"{keeper.name}: {AT_ONCE} concurrent bookings after the fault: {statuses}")
 
 
 def replicas(scene, acknowledged):
-    """Asks every replica for what is there: a repeated event is a duplicate, and the report has each event once."""
+    """Checks the events at every replica: a repeated event is a duplicate, and the report contains each event once."""
     [counted] = scene.cluster.leader().sql(
         f"SELECT count(*) FROM usage_events WHERE organization_id = '{scene.tenant.organization}'")
     path = f"/v1/organizations/{scene.tenant.organization}/billing/usage?group_by=month"
@@ -60,4 +60,4 @@ def replicas(scene, acknowledged):
                 scene.fail(f"{keeper.name}: a repeated event isn't a duplicate: {answer.status} {others[0]}")
         reported = sum(row["chat"]["requests"] for row in scene.tenant.call(keeper, "GET", path).data()["usage"])
         if reported != int(counted):
-            scene.fail(f"{keeper.name}: {counted} events are there, and {reported} in the report")
+            scene.fail(f"{keeper.name}: {counted} events are stored, and {reported} are in the report")

@@ -1,4 +1,4 @@
-"""A Patroni cluster on 127.0.0.1, with the files of packaging/patroni: addresses, folders and passwords are filled in."""
+"""A Patroni cluster on 127.0.0.1, with the files of packaging/patroni and our addresses, folders and passwords."""
 
 import base64
 import http.client
@@ -23,7 +23,7 @@ PACKAGED_NODES = 3
 
 
 def fill(name, changes):
-    """Returns a packaged file with what is documented replaced by what is here."""
+    """Returns a packaged file, with its documented values replaced."""
     text = (PACKAGING / name).read_text()
     for documented, here in changes:
         if documented not in text:
@@ -42,7 +42,7 @@ def etcd_key():
 
 
 class Node:
-    """A server of the cluster: Patroni, and the PostgreSQL that it keeps."""
+    """A node of the cluster: Patroni, and the PostgreSQL server that it controls."""
 
     def __init__(self, cluster, number, port, rest):
         self.cluster, self.name, self.port, self.rest = cluster, f"db{number}", port, rest
@@ -55,7 +55,7 @@ class Node:
                                cluster.logs / f"{self.name}.log", self.folder)
 
     def ask(self, method, path, body=None, seconds=3):
-        """Returns the status and the body of an answer of Patroni's API; 0 if there is none."""
+        """Returns the status and the body of a response of Patroni's API; the status is 0 without a response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.rest, timeout=seconds)
         token = base64.b64encode(f"patroni:{PASSWORDS['RESTAPI_PASSWORD']}".encode()).decode()
         try:
@@ -68,12 +68,12 @@ class Node:
             connection.close()
 
     def postgres(self):
-        """Returns all processes of its PostgreSQL."""
+        """Returns all processes of the node's PostgreSQL server."""
         pid = processes.postmaster(self.data)
         return processes.family(pid) if pid else []
 
     def walsenders(self):
-        """Returns the processes that send to standbys."""
+        """Returns the processes that send changes to standbys."""
         found = []
         for pid in self.postgres():
             try:
@@ -84,7 +84,7 @@ class Node:
         return found
 
     def kill_postgres(self):
-        """Kills PostgreSQL as a lost machine would."""
+        """Kills PostgreSQL, as if the machine had failed."""
         processes.signal_all(self.postgres(), signal.SIGKILL)
 
     def kill(self):
@@ -101,7 +101,7 @@ class Node:
         self.patroni.send(signal.SIGCONT)
 
     def end(self):
-        """Ends both. PostgreSQL isn't in Patroni's group."""
+        """Stops both. PostgreSQL isn't in Patroni's process group."""
         self.patroni.end()
         pids = self.postgres()
         processes.signal_all(pids, signal.SIGKILL)
@@ -112,7 +112,7 @@ class Node:
             time.sleep(0.05)
 
     def sql(self, statement, database="keeper", seconds=30):
-        """Runs a statement as the superuser, and returns the lines of its answer."""
+        """Runs a statement as the superuser, and returns the lines of its output."""
         words = [os.path.join(self.cluster.binaries, "psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port), "-U",
                  "postgres", "-d", database, "-v", "ON_ERROR_STOP=1"]
         environment = {"PATH": os.environ["PATH"], "PGPASSWORD": PASSWORDS["SUPERUSER_PASSWORD"],
@@ -150,7 +150,7 @@ class Cluster:
         if os.geteuid() == 0:
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
-    # Making the files from their templates
+    # Files from their templates
 
     def make_etcd(self, number):
         folder = self.folder / f"etcd{number}"
@@ -211,7 +211,7 @@ class Cluster:
                        folder)
 
     def environments(self):
-        """Returns the environment of a tollkeeper for each way to the primary."""
+        """Returns the environment of tollkeeper for each way to reach the primary."""
         packaged = ",".join(f"db{number}.internal:5432" for number in range(1, PACKAGED_NODES + 1))
         text = fill("environment", [
             ("127.0.0.1:5000", f"127.0.0.1:{self.haproxy_port}"), ("127.0.0.1:6432", f"127.0.0.1:{self.pgbouncer_port}"),
@@ -225,10 +225,10 @@ class Cluster:
     # Running the cluster
 
     def start(self):
-        """Makes the cluster, and the database of tollkeeper in it."""
+        """Creates the cluster, and tollkeeper's database in it."""
         for etcd in self.etcds:
             etcd.start()
-        # The first node makes the cluster; the others copy it.
+        # The first node creates the cluster, and the others copy it.
         self.nodes[0].patroni.start()
         until(lambda: self.nodes[0].ask("GET", "/primary")[0] == 200, 120, "the first node is the primary")
         for node in self.nodes[1:]:
@@ -239,7 +239,7 @@ class Cluster:
         self.leader().sql(fill("keeper.sql", []), "postgres")
 
     def members(self):
-        """Returns the role and the state of each node, as one that answers sees them."""
+        """Returns the role and the state of each node, as reported by any node that responds."""
         for node in self.nodes:
             status, text = node.ask("GET", "/cluster")
             if status == 200:
@@ -281,7 +281,7 @@ class Cluster:
             raise RuntimeError(f"switchover: {status} {text}")
 
     def heal(self):
-        """Starts and continues all that doesn't run."""
+        """Starts all stopped processes, and resumes all paused ones."""
         for process in (*self.etcds, self.haproxy, self.pgbouncer, *(node.patroni for node in self.nodes)):
             process.send(signal.SIGCONT)
             if not process.is_running():
@@ -298,7 +298,7 @@ class Cluster:
             etcd.end()
 
     def keep_logs(self):
-        """Copies what isn't written to the folder of logs."""
+        """Copies the logs that aren't in the log folder."""
         log = self.folder / "pgbouncer" / "pgbouncer.log"
         if log.exists():
             shutil.copy(log, self.logs)

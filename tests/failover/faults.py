@@ -1,4 +1,4 @@
-"""The faults. Each is played while the load runs; what it has stopped is started again afterwards."""
+"""The faults. Each is injected while the load runs. Afterwards, all stopped processes are started again."""
 
 import signal
 import time
@@ -6,9 +6,9 @@ import time
 import processes
 from processes import until
 
-# Seconds to wait for a takeover, which should take the ttl of 20 s.
+# Seconds to wait for a takeover. It should take about 20 s, the TTL.
 TAKEOVER_SECONDS = 60
-# For which an old primary lives on after the bookings were looked at.
+# Seconds for which an old primary keeps running after the bookings were checked.
 ORPHAN_SECONDS = 5
 
 
@@ -20,13 +20,13 @@ def new_leader(scene, old):
 
 
 def orphaned(scene, old):
-    """An old primary that lives beside the new one: the new one must be written by every way."""
+    """Checks that every way writes to the new primary while the old one is still running."""
     new_leader(scene, old)
     promoted, bound = time.monotonic(), scene.options.books_seconds
     time.sleep(bound)
     for way in sorted(scene.ways() - scene.load.wrote_since(promoted)):
-        scene.fail(f"{way}: nothing was booked for {bound:.0f} s after another node took over")
-    # Deleted keys are asked for as long as it lives.
+        scene.fail(f"{way}: no booking within {bound:.0f} s after another node took over")
+    # Deleted keys are checked while the old primary is running.
     time.sleep(ORPHAN_SECONDS)
 
 
@@ -36,13 +36,13 @@ def none(scene):
 
 
 def switchover(scene):
-    """The lock is moved to the standby, as before maintenance."""
+    """Moves the lock to the standby, like an operator before maintenance."""
     scene.cluster.switch()
     scene.cluster.wait_until_healthy()
 
 
 def postgres_killed(scene):
-    """kill -9 of the leader's PostgreSQL. Patroni starts it again."""
+    """kill -9 of the leader's PostgreSQL. Patroni restarts it."""
     leader = scene.cluster.leader()
     leader.kill_postgres()
     time.sleep(3)
@@ -58,21 +58,21 @@ def leader_killed(scene):
 
 
 def patroni_killed(scene):
-    """kill -9 of the leader's Patroni alone. Its PostgreSQL goes on, and still accepts writes."""
+    """kill -9 of the leader's Patroni alone. Its PostgreSQL keeps running, and still accepts writes."""
     leader = scene.cluster.leader()
     leader.patroni.end()
     orphaned(scene, leader)
 
 
 def patroni_paused(scene):
-    """SIGSTOP of the leader's Patroni alone, which wakes up after another node has taken over."""
+    """SIGSTOP of the leader's Patroni alone, which resumes after another node has taken over."""
     leader = scene.cluster.leader()
     leader.patroni.send(signal.SIGSTOP)
     orphaned(scene, leader)
 
 
 def leader_paused(scene):
-    """SIGSTOP of the leader's Patroni and PostgreSQL, which wake up after another node has taken over."""
+    """SIGSTOP of the leader's Patroni and PostgreSQL, which resume after another node has taken over."""
     leader = scene.cluster.leader()
     leader.pause()
     orphaned(scene, leader)
@@ -81,7 +81,7 @@ def leader_paused(scene):
 
 
 def etcd_killed(scene):
-    """All of etcd is gone for 40 s, longer than the ttl."""
+    """All etcd servers are down for 40 s, longer than the TTL."""
     for etcd in scene.cluster.etcds:
         etcd.end()
     time.sleep(40)
@@ -95,7 +95,7 @@ def standby_killed(scene):
 
 
 def standby_paused(scene):
-    """The standby that has every commit is silent."""
+    """The standby that has every commit doesn't respond."""
     standby = scene.cluster.standby()
     standby.pause()
     time.sleep(25)
@@ -113,25 +113,25 @@ def standbys_killed(scene):
 
 
 def haproxy_paused(scene):
-    """HAProxy is silent for 25 s."""
+    """HAProxy doesn't respond for 25 s."""
     scene.cluster.haproxy.send(signal.SIGSTOP)
     time.sleep(25)
 
 
 def haproxy_killed(scene):
-    """HAProxy is gone for 5 s."""
+    """HAProxy is down for 5 s."""
     scene.cluster.haproxy.end()
     time.sleep(5)
 
 
 def pgbouncer_killed(scene):
-    """PgBouncer is gone for 5 s."""
+    """PgBouncer is down for 5 s."""
     scene.cluster.pgbouncer.end()
     time.sleep(5)
 
 
 def keepers_and_leader_killed(scene):
-    """kill -9 of a replica of each way and of the leader."""
+    """kill -9 of one replica per way and of the leader."""
     leader = scene.cluster.leader()
     for way in scene.ways():
         next(keeper for keeper in scene.keepers if keeper.way == way).process.end()
@@ -155,7 +155,7 @@ def waits_cancelled(scene):
 
 
 def waits_cancelled_leader_killed(scene):
-    """The same, and then the leader dies with what no standby has."""
+    """The same, and then the leader fails, with commits that no standby has."""
     cancel_waits(scene, dies=True)
 
 
@@ -164,7 +164,7 @@ def cancel_waits(scene, dies):
     senders = leader.walsenders()
     processes.signal_all(senders, signal.SIGSTOP)
     try:
-        # Statements from before may still be confirmed.
+        # Earlier statements may still be confirmed.
         time.sleep(0.5)
         begin, cancelled = time.monotonic(), 0
         while time.monotonic() < begin + 4:
@@ -179,7 +179,7 @@ def cancel_waits(scene, dies):
     if not cancelled:
         scene.fail("no commit waited for the standby")
     answered = scene.load.acknowledged_between(begin, end)
-    scene.note(f"{cancelled} waits cancelled, {len(answered)} events acknowledged that no standby had")
+    scene.note(f"{cancelled} waits cancelled, {len(answered)} events were acknowledged that no standby had")
     if answered:
         scene.fail(f"{len(answered)} events were acknowledged while no standby confirmed any")
     if dies:
@@ -188,7 +188,7 @@ def cancel_waits(scene, dies):
 
 
 SMALL = (switchover, leader_killed, patroni_killed, waits_cancelled)
-# The most important faults first, for runs of a few.
+# The most important faults come first, for runs with only a few faults.
 WHOLE = (
     none, switchover, leader_killed, patroni_killed, patroni_paused, leader_paused, waits_cancelled_leader_killed,
     postgres_killed, etcd_killed, haproxy_paused, standby_paused, standby_killed, standbys_killed, haproxy_killed,

@@ -1,4 +1,4 @@
-"""Replicas of tollkeeper over the cluster, and the organization that is charged."""
+"""Replicas of tollkeeper that use the cluster, and the organization that is charged."""
 
 import collections
 import http.client
@@ -36,15 +36,15 @@ prices = [{{
 }}]
 routes = [{{ upstream = "none", model = "none" }}]
 """
-# High, so that no limit refuses.
+# The limits are high, so that they refuse no request.
 LIMITS = {f"TOLLKEEPER_LIMITS__{name}_PER_MINUTE": "1000000" for name in ("READS", "WRITES", "LOGINS", "BAD_CREDENTIALS")}
 ACCOUNT = {"email": "ada@example.com", "password": "Analytical-Engine-1843"}
-# Longer than the server's own bounds, so that its answer is seen.
+# Longer than the server's own timeouts, so that its responses arrive.
 SECONDS = 40
 
 
 class Answer:
-    """A status with the JSON of a body; 0 if no answer came."""
+    """A status and the JSON of the body; the status is 0 without a response."""
 
     def __init__(self, status, content):
         self.status = status
@@ -63,7 +63,7 @@ class Answer:
 
 
 class Keeper:
-    """A replica that reaches the primary in one of the ways."""
+    """A replica that connects to the primary in one of the ways."""
 
     def __init__(self, program, folder, logs, name, way, environment):
         self.program, self.folder, self.name, self.way = str(program), folder / name, name, way
@@ -78,7 +78,7 @@ class Keeper:
             "TOLLKEEPER_LISTEN": f"127.0.0.1:{self.ports['public']}",
             "TOLLKEEPER_SERVICE_LISTEN": f"127.0.0.1:{self.ports['service']}",
             "TOLLKEEPER_CATALOG_FILE": str(catalog),
-            # Of all replicas, since tokens name it.
+            # The same for all replicas, because tokens contain it.
             "TOLLKEEPER_PUBLIC_URL": "http://tollkeeper.test",
             "TOLLKEEPER_LOG__ACCESS": "false",
             **LIMITS, **environment,
@@ -107,7 +107,7 @@ class Keeper:
             connection.close()
 
     def ask(self, method, path, body=None, seconds=SECONDS):
-        """Asks the service listener."""
+        """Sends a request to the service listener."""
         return self.request("service", method, path, body, self.service_token, seconds)
 
     def is_ready(self):
@@ -117,7 +117,7 @@ class Keeper:
         until(self.is_ready, seconds, f"{self.name} is ready")
 
     def lines(self):
-        """Counts the lines of the log by their level."""
+        """Counts the log lines by level."""
         counted = collections.Counter()
         with open(self.process.log, encoding="utf-8", errors="replace") as log:
             for line in log:
@@ -134,7 +134,7 @@ class Keeper:
 
 
 class Tenant:
-    """An organization with money, a key, and a person who manages it."""
+    """An organization with credit and a key, and the user who manages it."""
 
     def __init__(self, keeper):
         self.keeper = keeper
@@ -159,7 +159,7 @@ class Tenant:
         return None
 
     def log_in(self):
-        """Makes a session; an access token lives for minutes only."""
+        """Logs in, because an access token is valid only for minutes."""
         answer = self.keeper.request("public", "POST", "/v1/auth/login", ACCOUNT)
         self.token = answer.data()["access_token"]
 

@@ -1,4 +1,4 @@
-"""Books usage through every replica, and remembers what was acknowledged."""
+"""Reports usage to every replica, and records the acknowledged events."""
 
 import collections
 import secrets
@@ -8,20 +8,20 @@ import time
 from keepers import MODEL
 
 EVENTS = 5
-# Seconds between two single bookings, each on a fresh connection.
+# Seconds between two single bookings, each on a new connection.
 TICK = 0.25
 MAX_WAITING = 60
 
 
 class Load:
-    """Threads for each replica: batches, reservations with captures, and single events that don't wait for each other."""
+    """Threads for each replica: batches, reservations with captures, and concurrent single events."""
 
     def __init__(self, tenant, keepers, source):
         self.tenant, self.keepers, self.source = tenant, keepers, source
         self.stopped, self.lock, self.threads = threading.Event(), threading.Lock(), []
-        # Every event that was sent; and of each that was acknowledged: the way, when it was sent, when it was answered.
+        # All sent events; for each acknowledged event, its way and the times of the request and the response.
         self.sent, self.acknowledged = {}, {}
-        # When single events were acknowledged, by way.
+        # The times at which single events were acknowledged, by way.
         self.singles = collections.defaultdict(list)
         self.refusals, self.wrong = collections.Counter(), []
 
@@ -72,7 +72,7 @@ class Load:
             self.insist(keeper, [self.tenant.event(self.source) for _ in range(EVENTS)])
 
     def pairs(self, keeper):
-        """Reserves, and captures by an event."""
+        """Makes a reservation, and captures it with an event."""
         while not self.stopped.wait(0.1):
             question = {"credential": self.tenant.key[1], "operation": "chat", "model": MODEL, "max_tokens": 10,
                         "estimated_prompt_tokens": 10, "request_id": secrets.token_hex(8)}
@@ -104,7 +104,7 @@ class Load:
             thread.join()
 
     def gaps(self):
-        """Returns for each way the longest time in which no single event was acknowledged."""
+        """Returns the longest time without an acknowledged single event, for each way."""
         found = {}
         with self.lock:
             for way in {keeper.way for keeper in self.keepers}:
@@ -115,11 +115,11 @@ class Load:
         return found
 
     def wrote_since(self, moment):
-        """Returns the ways that have had a single event acknowledged since."""
+        """Returns the ways on which a single event was acknowledged since then."""
         with self.lock:
             return {way for way, times in self.singles.items() if times and max(times) > moment}
 
     def acknowledged_between(self, begin, end):
-        """Returns the events that were both sent and acknowledged in this time."""
+        """Returns the events that were both sent and acknowledged in this period."""
         with self.lock:
             return [one for one, (_, sent, answered) in self.acknowledged.items() if begin < sent and answered < end]

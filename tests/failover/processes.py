@@ -1,4 +1,4 @@
-"""Starts, pauses and ends the processes of a run, each in a process group of its own."""
+"""Starts, pauses and stops the processes of a run, each in its own process group."""
 
 import glob
 import os
@@ -12,7 +12,7 @@ import time
 
 
 def find(program):
-    """Returns the path of a program, also of one that isn't in PATH for ordinary users."""
+    """Returns the path of a program, including programs that aren't in the PATH of ordinary users."""
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
     if not found:
         raise SystemExit(f"{program} is missing: apt-get install patroni etcd-server haproxy pgbouncer postgresql")
@@ -20,7 +20,7 @@ def find(program):
 
 
 def find_postgres():
-    """Returns the folder of PostgreSQL's programs: the newest that is installed."""
+    """Returns the folder with the programs of the newest installed PostgreSQL version."""
     found = glob.glob("/usr/lib/postgresql/*/bin/initdb")
     if not found:
         raise SystemExit("initdb is missing: apt-get install postgresql")
@@ -28,7 +28,7 @@ def find_postgres():
 
 
 def free_ports(number):
-    """Returns ports that nobody listens on."""
+    """Returns unused ports."""
     probes = [socket.socket() for _ in range(number)]
     for probe in probes:
         probe.bind(("127.0.0.1", 0))
@@ -39,7 +39,7 @@ def free_ports(number):
 
 
 def until(holds, seconds, what):
-    """Waits until this returns something, and returns it."""
+    """Waits until a function returns a true value, and returns this value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = holds()
@@ -50,7 +50,7 @@ def until(holds, seconds, what):
 
 
 def unprivileged():
-    """Returns whose processes run: PostgreSQL refuses to run as root."""
+    """Returns the user for the processes, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     for name in ("postgres", "nobody"):
@@ -58,7 +58,7 @@ def unprivileged():
             return pwd.getpwnam(name)
         except KeyError:
             pass
-    raise SystemExit("there is neither a user postgres nor nobody")
+    raise SystemExit("neither user `postgres` nor user `nobody` exists")
 
 
 def as_unprivileged(words):
@@ -70,7 +70,7 @@ def as_unprivileged(words):
 
 
 class Process:
-    """A program that runs until it is ended. Its output goes to a file."""
+    """A program that runs until it is stopped. Its output goes to a file."""
 
     def __init__(self, words, log, folder, environment=None, privileged=False):
         self.words = words if privileged else as_unprivileged(words)
@@ -92,7 +92,7 @@ class Process:
             os.killpg(self.process.pid, number)
 
     def end(self, number=signal.SIGKILL, seconds=10):
-        """Ends the group, and waits for it."""
+        """Stops the group, and waits until it has ended."""
         if not self.is_running():
             return
         self.send(number)
@@ -128,7 +128,7 @@ def postmaster(data):
 
 
 def family(pid):
-    """Returns a process and its children. PostgreSQL puts each of its own into a group of its own."""
+    """Returns a process and its children. Each PostgreSQL process has its own process group."""
     return [pid, *(child for child, (parent, state) in parents().items() if parent == pid and state != "Z")]
 
 

@@ -1,27 +1,27 @@
-"""Deletes keys through one replica, and asks the others for how long they are still allowed."""
+"""Deletes keys through one replica, and measures how long the other replicas still allow them."""
 
 import collections
 import threading
 import time
 
-# Seconds for one request that deletes, after which another replica is asked.
+# Timeout of a deletion in seconds. After it, another replica is used.
 DELETE_SECONDS = 3
-# A key that is still allowed after so long is no longer asked for.
+# A key that is still allowed after this number of seconds is no longer checked.
 PROBE_SECONDS = 60
 
 
 class Revocation:
-    """Keys that every replica has in memory. One is deleted each second while a fault lasts."""
+    """Keys that every replica has in memory. During a fault, one of them is deleted every second."""
 
     def __init__(self, tenant, keepers):
         self.tenant, self.keepers = tenant, keepers
         self.stock, self.made = [], 0
-        # For each way the seconds between an acknowledged deletion and the last time that the key was allowed.
+        # For each way, the seconds from an acknowledged deletion until the key was last allowed.
         self.allowed = collections.defaultdict(list)
         self.deleted, self.wrong = 0, []
 
     def prepare(self, number):
-        """Makes keys, and uses each at every replica."""
+        """Creates keys, and uses each of them at every replica."""
         self.allowed.clear()
         self.deleted, self.wrong = 0, []
         while len(self.stock) < number:
@@ -49,7 +49,7 @@ class Revocation:
 
     @staticmethod
     def is_allowed(keeper, secret, seconds=5):
-        """Returns what a replica decides, or None if it doesn't."""
+        """Returns a replica's decision, or None without a response."""
         question = {"credential": secret, "operation": "models", "reserve": False}
         answer = keeper.ask("POST", "/service/v1/authorize", question, seconds)
         return answer.json["allowed"] if answer.status == 200 else None
@@ -64,7 +64,7 @@ class Revocation:
                 if self.stopped.is_set():
                     return
                 status = self.tenant.call(keeper, "DELETE", f"{self.tenant.keys}/{identity}", seconds=DELETE_SECONDS).status
-                # 404: an earlier try has deleted it, though its answer didn't come.
+                # 404: an earlier attempt has deleted the key, but its response was lost.
                 if status in (200, 404):
                     self.deleted += 1
                     for other in self.keepers:
@@ -74,17 +74,17 @@ class Revocation:
                             probe.start()
                     break
                 if status not in (0, 503):
-                    self.wrong.append(f"{keeper.name}: a key is deleted with {status}")
+                    self.wrong.append(f"{keeper.name}: deleting a key returned {status}")
                 self.stopped.wait(0.1)
 
     def probe(self, keeper, secret, deleted):
-        """Asks until the key has been refused for a second."""
+        """Checks the key until it has been refused for a second."""
         last, refused = deleted, None
         while time.monotonic() < deleted + PROBE_SECONDS:
             asked = time.monotonic()
             allowed = self.is_allowed(keeper, secret)
             if allowed:
-                # The time of the request: the decision is later than this.
+                # The time of the request. The decision is made later.
                 last, refused = asked, None
             elif allowed is False:
                 refused = refused or asked
@@ -92,11 +92,11 @@ class Revocation:
                     break
             elif self.stopped.is_set():
                 break
-            # Less often when it lasts.
+            # The checks become less frequent with time.
             time.sleep(0.05 if asked - deleted < 2 else 0.5)
         with self.lock:
             self.allowed[keeper.way].append(last - deleted)
 
     def longest(self):
-        """Returns the longest time for each way."""
+        """Returns the longest time per way."""
         return {way: max(seconds) for way, seconds in self.allowed.items()}

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Plays faults of a Patroni cluster under load, and checks that nothing that was acknowledged is lost.
+"""Injects faults into a Patroni cluster under load, and checks that no acknowledged event is lost.
 
     run.py TOLLKEEPER [--small] [--faults NUMBER] [--only FAULT ...] [--keep FOLDER]
 
-TOLLKEEPER is the program. The cluster (etcd, PostgreSQL under Patroni, HAProxy, PgBouncer) is made of the files of
+TOLLKEEPER is the program. The cluster (etcd, PostgreSQL under Patroni, HAProxy, PgBouncer) uses the files of
 packaging/patroni. Replicas reach the primary in three ways: by a URL with all hosts, through HAProxy, and through
 PgBouncer in front of HAProxy. Everything listens on 127.0.0.1 only, and ends with this script.
 
-It prints a table, and exits with 1 if something is wrong. Seconds depend on the machine: those that are checked have
-bounds that only tell a fault from none, and are options.
+The script prints a table, and exits with 1 if something is wrong. Times depend on the machine, so their default bounds are
+generous. Options change them.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from processes import until
 from revocation import Revocation
 
 WAYS = ("hosts", "haproxy", "pgbouncer")
-# Seconds of load before a fault, and after everything runs again.
+# Seconds of load before a fault and after the recovery.
 BEFORE, AFTER = 3, 2
 KEYS = 60
 
 
 class Scene:
-    """The cluster and the replicas, and the fault that is played now."""
+    """The cluster, the replicas, and the current fault."""
 
     def __init__(self, options, folder, logs):
         self.options, self.wrong, self.notes, self.measured = options, [], [], []
@@ -50,7 +50,7 @@ class Scene:
 
     def start(self):
         self.cluster.start()
-        # The first one alone, so that the mail of the sign-up is its.
+        # Only the first replica runs at first, so that it sends the mail of the registration.
         self.keepers[0].start()
         self.keepers[0].wait_until_ready()
         self.tenant = Tenant(self.keepers[0])
@@ -68,7 +68,7 @@ class Scene:
         return {keeper.way for keeper in self.keepers}
 
     def wait_for_writes(self, seconds=90):
-        """Waits until each way has had a new booking acknowledged."""
+        """Waits until a new booking is acknowledged on each way."""
         now = time.monotonic()
         until(lambda: self.load.wrote_since(now) == self.ways(), seconds, "all ways book again")
 
@@ -81,7 +81,7 @@ class Scene:
         say(f"  {what}")
 
     def play(self, fault):
-        """Plays a fault. Returns a row of the table."""
+        """Injects a fault. Returns a row of the table."""
         self.fault, self.number = fault.__name__.replace("_", " "), self.number + 1
         say(self.fault)
         self.tenant.log_in()
@@ -122,7 +122,7 @@ class Scene:
         return row
 
     def check_silent(self, folder, logs):
-        """A URL that names silent hosts first. Returns rows of a table."""
+        """Tests a URL that lists unresponsive hosts first. Returns rows of a table."""
         self.fault = "silent host"
         rows = []
         found = silent.measure(self.options.tollkeeper.resolve(), folder, logs, self.environments["hosts"],
@@ -141,7 +141,7 @@ class Scene:
 
 
 def longest_of(measured):
-    """Returns a row for each fault that was played several times, with the longest of its figures."""
+    """Returns a row with the maximum values for each fault that was injected several times."""
     rows = []
     for name in dict.fromkeys(fault for fault, *_ in measured):
         played = [one for one in measured if one[0] == name]
@@ -176,20 +176,20 @@ def read_arguments():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("tollkeeper", type=pathlib.Path)
     arguments.add_argument("--small", action="store_true", help="two nodes and a few faults, in four minutes")
-    arguments.add_argument("--faults", type=int, metavar="NUMBER", help="so many, from the first again after the last")
+    arguments.add_argument("--faults", type=int, metavar="NUMBER", help="number of faults; the list is repeated if necessary")
     arguments.add_argument("--only", nargs="+", choices=[*faults.FAULTS, "silent_host"], metavar="FAULT",
                            help=f"of {', '.join(faults.FAULTS)}, silent_host")
     arguments.add_argument("--nodes", type=int, choices=(2, 3), help="3; with --small 2")
     arguments.add_argument("--etcds", type=int, choices=(1, 3), default=1)
-    arguments.add_argument("--replicas", type=int, metavar="NUMBER", help="of each way: 2; with --small 1")
-    arguments.add_argument("--asynchronous", action="store_true", help="without synchronous_mode: events get lost")
-    arguments.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="where the logs are copied to")
+    arguments.add_argument("--replicas", type=int, metavar="NUMBER", help="replicas per way: 2; with --small 1")
+    arguments.add_argument("--asynchronous", action="store_true", help="without synchronous_mode, so that events are lost")
+    arguments.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="folder to which the logs are copied")
     arguments.add_argument("--allowed-seconds", type=float, default=10, metavar="S",
-                           help="a deleted key is allowed for at most so long (10)")
+                           help="maximum seconds for which a deleted key is allowed (10)")
     arguments.add_argument("--silent-seconds", type=float, default=10, metavar="S",
-                           help="a start and a command with a silent host take at most so long (10)")
+                           help="maximum seconds of a start and a command with an unresponsive host (10)")
     arguments.add_argument("--books-seconds", type=float, default=10, metavar="S",
-                           help="while an old primary lives, every way books on the new one after at most so long (10)")
+                           help="maximum seconds until every way uses the new primary while the old one is running (10)")
     options = arguments.parse_args()
     options.nodes = options.nodes or (2 if options.small else 3)
     options.replicas = options.replicas or (1 if options.small else 2)
@@ -207,14 +207,14 @@ def main():
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tollkeeper-failover-", ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
-        # The unprivileged user has folders below.
+        # The unprivileged user has folders in this folder.
         folder.chmod(0o755)
         logs = folder / "logs"
         logs.mkdir()
         scene, rows, quiet = Scene(options, folder, logs), [], []
         try:
             scene.start()
-            say(f"the cluster runs after {time.monotonic() - began:.0f} s")
+            say(f"the cluster was ready after {time.monotonic() - began:.0f} s")
             for fault in chosen:
                 rows.append(scene.play(fault))
             if "silent_host" in names:
@@ -233,9 +233,9 @@ def main():
 
 def report(scene, rows, quiet):
     options = scene.options
-    print(f"\n{options.nodes} nodes, {options.etcds} etcd, {options.replicas} replicas for each way; "
+    print(f"\n{options.nodes} nodes, {options.etcds} etcd, {options.replicas} replicas per way; "
           f"{'asynchronous' if options.asynchronous else 'synchronous'} replication. "
-          f"Of three numbers the first is of {WAYS[0]}, then {WAYS[1]} and {WAYS[2]}.\n")
+          f"Three numbers are those of {WAYS[0]}, {WAYS[1]} and {WAYS[2]}.\n")
     if rows:
         table(["fault", "longest gap, s", "acknowledged", "lost", "never sent", "deleted key allowed, s", "keys", "WARN lines",
                "seconds"], rows)

@@ -1,4 +1,4 @@
-"""Hosts that don't answer: one drops each attempt to connect, one accepts it and says nothing."""
+"""Unresponsive hosts: one drops connection attempts, and one accepts connections but never responds."""
 
 import re
 import socket
@@ -9,14 +9,14 @@ from keepers import Keeper
 
 
 class Dropping:
-    """A port at which no connection can be made: as with a machine without power, nothing comes back."""
+    """A port that can't be connected to and never responds, like a machine without power."""
 
     def __init__(self):
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(0)
         self.port = self.listener.getsockname()[1]
-        # Once its queue is full, Linux drops requests for another connection.
+        # When the queue is full, Linux drops further connection requests.
         self.queue = []
         for _ in range(8):
             one = socket.socket()
@@ -28,7 +28,7 @@ class Dropping:
             socket.create_connection(("127.0.0.1", self.port), timeout=0.5).close()
         except TimeoutError:
             return
-        raise RuntimeError("a full queue still lets connections in")
+        raise RuntimeError("a full queue still accepts connections")
 
     def close(self):
         for one in (*self.queue, self.listener):
@@ -36,7 +36,7 @@ class Dropping:
 
 
 class Mute:
-    """A port that accepts connections, and never says anything: as with a machine that hangs."""
+    """A port that accepts connections but never responds, like a machine that hangs."""
 
     def __init__(self):
         self.listener = socket.socket()
@@ -49,7 +49,7 @@ class Mute:
 
 
 def measure(program, folder, logs, environment, leader, bound):
-    """Starts a replica and a command whose URL names silent hosts and then the leader.
+    """Starts a replica and a command with a URL that lists unresponsive hosts before the leader.
 
     Returns the seconds of both, None if it failed.
     """
