@@ -1,3 +1,3 @@
--- The role and the database of tollkeeper. Run it once, as the superuser, on the primary.
+-- Creates tollkeeper's role and database. Run it once on the primary, as the superuser.
 CREATE ROLE keeper LOGIN PASSWORD 'KEEPER_PASSWORD';
 CREATE DATABASE keeper OWNER keeper;
