@@ -140,7 +140,7 @@ T = TypeVar("T")
 def done(answer: T | EnvelopedError | BareError | None) -> T:
     """Returns an answer that must be a success."""
     if answer is None or isinstance(answer, (EnvelopedError, BareError)):
-        raise AssertionError(f"a success was due: {answer}")
+        raise AssertionError(f"expected a success: {answer}")
     return answer
 
 

@@ -1,7 +1,7 @@
-"""What tests reach of each part: `report.py ROOT JSON LCOV`, two exports of llvm-cov.
+"""Reports the test coverage of each part: `report.py ROOT JSON LCOV`, with two exports of llvm-cov.
 
-A table of lines and regions first, then each run of lines, and each region within a line, that nothing reaches. Tests that
-stand beside the code are left out: they reach themselves.
+Prints a table of lines and regions, and then the uncovered lines, and the uncovered regions within lines. Unit tests in the
+same file are excluded, because they cover themselves.
 """
 
 import json
@@ -22,7 +22,7 @@ PARTS = [
 
 
 def tests_from(path):
-    """The first line of the tests in a file; they stand at its end."""
+    """Returns the first line of the tests in a file, which are at its end."""
     if path.name == "tests.rs":
         return 0
     source = path.read_text()
@@ -43,7 +43,7 @@ def read_lines(root, lcov, ends):
 
 
 def read_regions(root, text, ends):
-    """The same code in several binaries, and a generic function for several types, count as one."""
+    """Returns the regions. Code in several binaries counts once, and so does a generic function for several types."""
     regions = {}
     for function in json.loads(pathlib.Path(text).read_text())["data"][0]["functions"]:
         names = [name_of(root, name) for name in function["filenames"]]

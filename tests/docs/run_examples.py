@@ -1,4 +1,4 @@
-"""Runs the Python examples of the API reference, as they stand, in one process.
+"""Runs the Python examples of the API reference, unchanged, in one process.
 
 The one argument is a JSON file: a list of objects with the name, the source and the environment of an example. Prints
 how many ran, or each that failed.

@@ -1,4 +1,4 @@
-"""Checks a file with focus-validator by the rules of FOCUS 1.2 that come with it, without network.
+"""Checks a file with focus-validator and the rules of FOCUS 1.2 that it includes, without network access.
 
 Prints a JSON object: the number of rules that hold, and the ids of those that don't. A rule of several parts is left out
 where the part is named.

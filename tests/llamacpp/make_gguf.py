@@ -1,4 +1,4 @@
-"""Writes a language model for llama.cpp that is small, fast and talks nonsense.
+"""Writes a small and fast language model for llama.cpp that generates nonsense.
 
     make_gguf.py FILE LAYERS
 
@@ -13,7 +13,7 @@ import numpy as np
 
 VOCABULARY, CONTEXT = 512, 4096
 WIDTH, FEED_FORWARD, HEADS = 256, 512, 4
-# Special tokens and bytes, which come before the words.
+# Special tokens and bytes, which precede the words.
 SPECIAL, BYTES = 3, 256
 
 TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }}
@@ -35,7 +35,7 @@ def vocabulary():
 
 
 def tensors(words, layers):
-    """Yields the weights by their names."""
+    """Yields the weights by name."""
     random = np.random.default_rng(7)
 
     def weights(*shape):
@@ -43,7 +43,7 @@ def tensors(words, layers):
 
     ones = np.ones(WIDTH, np.float32)
     yield "token_embd", weights(VOCABULARY, WIDTH)
-    # Tokens that aren't words have the score zero, which is never among the best.
+    # Tokens that aren't words have the score zero, which is never among the highest.
     head = weights(VOCABULARY, WIDTH)
     head[: SPECIAL + BYTES] = 0
     head[SPECIAL + BYTES + words :] = 0
@@ -77,7 +77,7 @@ def write(path, layers):
     writer.add_tokenizer_pre("default")
     writer.add_token_list([token for token, _ in tokens])
     writer.add_token_types([kind for _, kind in tokens])
-    # A word of several letters is preferred to its letters, the earlier of two to the later.
+    # The tokenizer prefers a word to its letters, and the earlier one of two words.
     writer.add_token_scores([-float(place) for place in range(len(tokens))])
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)

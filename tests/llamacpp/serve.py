@@ -1,4 +1,4 @@
-"""Serves a model by llama.cpp's own HTTP server, on a port of 127.0.0.1 that is free.
+"""Serves a model with llama.cpp's own HTTP server, on a free port of 127.0.0.1.
 
     serve.py MODEL [--embeddings]
 
@@ -14,13 +14,13 @@ parameters.model.path = sys.argv[1]
 parameters.model_alias = {"tiny"}
 parameters.hostnames = ["127.0.0.1"]
 parameters.port = 0
-# Four calls at once, each with the whole context of the model.
+# Four concurrent calls, each with the whole context of the model.
 parameters.n_parallel = 4
 parameters.n_ctx = 4 * 4096
 parameters.n_gpu_layers = 0
 parameters.warmup = False
 parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
-# With tools in the prompt.
+# The prompt contains tools.
 parameters.use_jinja = True
 parameters.endpoint_metrics = parameters.endpoint_slots = True
 

@@ -1,14 +1,14 @@
-"""Mutation tests that need one build: every mutant stands in the code, and an environment variable says which one lives.
+"""Mutation tests with a single build: the code contains every mutant, and an environment variable activates one of them.
 
     mutants.py plant OUT FILE...     writes the files with their mutants below OUT, and OUT/mutants.json
-    mutants.py weed OUT              reads the compiler's messages (cargo --message-format=json) from standard input and takes
-                                     out the mutants that don't compile; exit 1 when there was an error of another kind
-    mutants.py run OUT BINARY SCOPE  runs the tests of BINARY once a mutant and says which of them nobody notices
+    mutants.py weed OUT              reads the compiler's messages (cargo --message-format=json) from standard input, and
+                                     removes the mutants that don't compile; exits with 1 after any other error
+    mutants.py run OUT BINARY SCOPE  runs the tests of BINARY once per mutant, and lists the mutants that no test detects
 
-The mutants are those of `cargo mutants`: what a function returns, comparisons, arithmetic, `&&` and `||`, `!` and `-`, arms of a
-match that has a wildcard, and guards. A build of this crate a mutant, as `cargo mutants` wants it, takes hours. What a gate is
-made of stands here besides: a check that is left out (`caller.confine(…)?;`), what a closure of `filter` and the like says, and
-a condition that is no comparison.
+The mutants are those of `cargo mutants`: return values, comparisons, arithmetic, `&&` and `||`, `!` and `-`, arms of a match
+with a wildcard, and guards. `cargo mutants` builds the crate for each mutant, which takes hours. Additional mutants target
+access checks: a removed check (`caller.confine(…)?;`), the result of a closure of `filter` and similar methods, and a
+condition that isn't a comparison.
 """
 
 import concurrent.futures
@@ -31,9 +31,9 @@ OPERATORS = {
     "+=": ["-=", "*="], "-=": ["+=", "/="], "*=": ["+=", "/="], "/=": ["%=", "*="], "%=": ["/=", "+="],
     "&=": ["|=", "^="], "|=": ["&=", "^="], "^=": ["|=", "&="],
 }
-# Methods whose closure decides: a mutant replaces its answer by true or false.
+# Methods with a predicate. A mutant replaces its result with true or false.
 DECIDES = {"filter", "is_some_and", "is_none_or", "is_ok_and", "any", "all", "find", "position", "retain", "take_while", "skip_while"}
-# Types that have no default, and values that take its place.
+# Values for types that have no default.
 KNOWN = {
     "AccessDoc": ['AccessDoc::new(None, "")'],
     "Trail": ["trail::Trail::system()"],
@@ -48,7 +48,7 @@ INTEGERS = {f"{sign}{size}" for sign in "iu" for size in ("8", "16", "32", "64",
 
 
 def values(kind):
-    """What a function that returns this type may return instead."""
+    """Returns the alternative return values for a type."""
     kind = " ".join(kind.split())
     if kind in ("", "()"):
         return ["()"]
@@ -82,7 +82,7 @@ def values(kind):
 
 
 def split(text):
-    """The parts of a list of types, which may hold commas themselves."""
+    """Splits a list of types, which may contain commas themselves."""
     parts, depth, start = [], 0, 0
     for index, char in enumerate(text):
         depth += (char in "<([") - (char in ">)]")
@@ -106,7 +106,7 @@ class Planter:
         return self.node(self.parser.parse(self.source).root_node)
 
     def mutant(self, node, what):
-        """The number of a new mutant, or none when it is known not to compile."""
+        """Returns the number of a new mutant, or None if it is known not to compile."""
         number = len(self.mutants) + 1
         line = node.start_point[0] + 1
         column = node.start_point[1] + 1
@@ -119,7 +119,7 @@ class Planter:
         return self.source[node.start_byte:node.end_byte].decode()
 
     def node(self, node):
-        """The node's text with mutants in it."""
+        """Returns the text of a node with its mutants."""
         kind = node.type
         if kind in ("token_tree", "attribute_item", "macro_invocation", "const_item", "static_item", "macro_definition"):
             return self.text(node)
@@ -143,7 +143,7 @@ class Planter:
         return False
 
     def plain(self, node, replaced=None):
-        """The node as it is, its children with mutants in them."""
+        """Returns the text of an unchanged node whose children have mutants."""
         parts, at = [], node.start_byte
         for child in node.children:
             parts.append(self.source[at:child.start_byte].decode())
@@ -154,7 +154,7 @@ class Planter:
         return "".join(parts)
 
     def choose(self, node, variants, own):
-        """An expression that is one of the variants while their mutant lives."""
+        """Returns an expression that has the value of a variant while its mutant is active."""
         text = ""
         for what, variant in variants:
             if number := self.mutant(node, what):
@@ -174,7 +174,7 @@ class Planter:
                 first += f" /*<{number}*/if crate::mutant({number}) {{ return {value}; }}/*>{number}*/"
         new = self.plain(body)
         text = self.plain(node, {body.id: "{" + first + new[1:]})
-        # A constant function can't ask for the environment.
+        # A constant function can't read the environment.
         return re.sub(r"^((?:pub(?:\([^)]*\))? )?)const fn ", r"\1fn ", text)
 
     def binary_expression(self, node):
@@ -197,7 +197,7 @@ class Planter:
         return self.choose(node, [(f"without {operator}", self.text(inside))], own)
 
     def expression_statement(self, node):
-        """A call for its effect, a check that ends in `?`, an assignment: left out. A `return` is not, nor is what is the last
+        """Removes a call, a check that ends with `?`, or an assignment. Keeps a `return` and the last
         word of a block."""
         inside = node.children[0]
         own = self.plain(node)
@@ -209,7 +209,7 @@ class Planter:
         return own
 
     def call_expression(self, node):
-        """The closure that `filter` and its like ask says yes or no to everything."""
+        """Makes the predicate of `filter` and similar methods always true or always false."""
         called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         if called.type != "field_expression" or self.text(called.child_by_field_name("field")) not in DECIDES:
             return self.plain(node)
@@ -223,7 +223,7 @@ class Planter:
         return self.plain(closure, {body.id: self.choose(body, variants, self.node(body))})
 
     def if_expression(self, node):
-        """A condition without an operator of its own, which no other mutant changes."""
+        """Changes a condition without an operator, which no other mutant changes."""
         condition = node.child_by_field_name("condition")
         if condition.type not in ("identifier", "field_expression", "call_expression", "await_expression", "try_expression"):
             return self.plain(node)
@@ -261,7 +261,7 @@ def plant(out, names):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text(text)
     (out / "mutants.json").write_text(json.dumps(planter.mutants, indent=1))
-    print(f"{len(planter.mutants)} mutants, of which {len(planter.dead)} don't compile")
+    print(f"{len(planter.mutants)} mutants, {len(planter.dead)} of which don't compile")
 
 
 def weed(out):
@@ -283,7 +283,7 @@ def weed(out):
 
 
 def around(out, span):
-    """The innermost mutant that a place of an error lies in."""
+    """Returns the innermost mutant that contains the position of an error."""
     file = next((path for path in out.rglob("*.rs") if str(path).endswith(span["file_name"])), None)
     if file is None or not span["is_primary"]:
         return []
@@ -308,11 +308,11 @@ def run(out, binaries, scope):
     mutants = [one for one in mutants if one["number"] >= int(os.environ.get("FROM", "0"))]
     limit = float(os.environ.get("LIMIT", "120"))
 
-    # The shrunk input of a failing property doesn't matter here.
+    # The minimized input of a failing property isn't needed.
     environment = {**os.environ, "PROPTEST_MAX_SHRINK_ITERS": "0", "PROPTEST_FAILURE_PERSISTENCE": "off"}
 
     def passes(number, filters):
-        """An empty word when all of them pass. The first that fails ends it."""
+        """Returns an empty string if all tests pass. Stops at the first failure."""
         name, at, first = filters[0].rpartition("@")
         binary = os.path.abspath(binaries[name] if at else next(iter(binaries.values())))
         filters = [first, *filters[1:]]

@@ -1,4 +1,4 @@
-"""An authenticator for passkeys, with one key (WebAuthn level 3, ES256, no attestation). It needs nothing but the standard library."""
+"""An authenticator for passkeys, with one key (WebAuthn level 3, ES256, no attestation). It uses only the standard library."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-# The person was there, and was verified; a new key follows.
+# The user was present and verified, and a new key follows.
 PRESENT, VERIFIED, ATTESTED = 1, 4, 64
 
 
@@ -41,7 +41,7 @@ def times(number, point):
 
 
 def der(number):
-    """A positive integer in DER."""
+    """Returns a positive integer in DER."""
     data = number.to_bytes(number.bit_length() // 8 + 1, "big")
     return b"\x02" + bytes([len(data)]) + data
 
@@ -61,7 +61,7 @@ class SecurityKey:
         self.handle, self.count = b"", 0
 
     def make(self, options, origin):
-        """Returns what a browser answers that has made a passkey."""
+        """Returns a browser's response after the creation of a passkey."""
         self.handle = decode(options["user"]["id"])
         # The public key in CBOR (RFC 9053): type EC2, algorithm ES256, curve P-256, x, y.
         public = b"\xa5\x01\x02\x03\x26\x20\x01"
@@ -73,7 +73,7 @@ class SecurityKey:
         return self.answer("webauthn.create", options, origin, {"attestationObject": encode(attestation)})
 
     def sign(self, options, origin):
-        """Returns what a browser answers that has asked for a signature."""
+        """Returns a browser's response with a signature."""
         self.count += 1
         client_data, data = self.client_data("webauthn.get", options, origin), self.data(options["rpId"], 0)
         signature = self.signature(data + hashlib.sha256(client_data).digest())
@@ -82,7 +82,7 @@ class SecurityKey:
         })
 
     def signature(self, text):
-        """An ECDSA signature (FIPS 186-4, 6.4)."""
+        """Returns an ECDSA signature (FIPS 186-4, 6.4)."""
         once = secrets.randbelow(ORDER - 1) + 1
         first = times(once, BASE)[0] % ORDER
         digest = int.from_bytes(hashlib.sha256(text).digest(), "big")

@@ -1,4 +1,4 @@
-"""Says of answers of authenticators whether the library `fido2` takes them.
+"""Checks whether the library `fido2` accepts the responses of authenticators.
 
 Reads cases as JSON from standard input: `rp_id`, `origin`, and two lists, `made` (`challenge`, `answer`) and `signed` (`challenge`,
 `answer`, `credential`: the attested credential data). Prints two lists of booleans under the same names.
@@ -14,7 +14,7 @@ from fido2.webauthn import AttestedCredentialData
 
 
 def is_taken(check):
-    """Returns whether a check passes. What can't be read is refused, too, in whatever way the library says so."""
+    """Returns whether a check passes. A response that can't be parsed is also refused, with any exception of the library."""
     try:
         check()
     except Exception:

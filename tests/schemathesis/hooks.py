@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     positive_data_acceptance,
 )
 
-# As `run.py` has it.
+# The same as in `run.py`.
 SETUP = json.loads(os.environ["TOLLKEEPER_SETUP"])
 
 # Reasons to refuse a request that its schema allows: state of the server, and rules without a keyword. A refusal
@@ -52,18 +52,19 @@ RULES = {
     "unexpected_subject",
     "unknown_model",
 }
-# A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
-# between commas, a name of invisible characters is none, a proof is a password or both parts of a passkey's,
-# a budget of a project or a key names it, a payment is of an amount or an invoice, and versions of FOCUS have different datasets.
+# Rules that a schema can't express. A model and a server have their own maximum values. Chat and embeddings require a model.
+# Groups are separated by commas. A name must have visible characters. A proof is a password, or both parts of a passkey's
+# response. A budget of a project or a key contains its id. A payment has either an amount or an invoice. Each version of FOCUS
+# has its own datasets.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
               ("credential", "required"), ("project_id", "required"), ("api_key_id", "required"), ("amount", "required"),
               ("amount", "not_allowed"), ("dataset", "unknown_value")}
-# The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
+# The same for refusals that are codes of errors, not of details. A key limits the tokens, and the price of a call is limited.
 CODES = {"amount_out_of_range", "challenge_expired", "precondition_failed", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
 MESSAGES = {"/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"}
-# Pages answer in words.
+# Pages return text instead of JSON.
 PAGES = {"/verify-email", "/reset-password", "/change-email", "/invitations/accept"}
 
 
@@ -98,7 +99,7 @@ def invalid_requests_are_refused(ctx, response, case):
     try:
         return negative_data_rejection(ctx, response, case)
     except AcceptedNegativeData:
-        # Texts beyond every bound are too large a body before they are too long a text.
+        # An extremely long text makes the body too large, which is checked first.
         if response.status_code == 413:
             return None
         # The server behind the model checks the contents of messages, and the demo accepts anything.
@@ -106,7 +107,7 @@ def invalid_requests_are_refused(ctx, response, case):
         is_list = isinstance(messages, list) and bool(messages)
         if case.operation.path in MESSAGES and is_list and not all(isinstance(one, dict) for one in messages):
             return None
-        # A batch is taken although an event in it is bad; that one is refused by its own result.
+        # A batch is accepted even if one of its events is invalid. The result of this event is a refusal.
         is_batch = case.operation.path == "/service/v1/usage" and response.status_code == 200
         if is_batch and any(result["status"] == "refused" for result in response.json()["results"]):
             return None
@@ -118,7 +119,7 @@ def created_objects_are_found(ctx, response, case):
     try:
         return ensure_resource_availability(ctx, response, case)
     except EnsureResourceAvailability:
-        # The project is there; the person named in the body isn't.
+        # The project exists, but the user in the body doesn't.
         if response.json()["error"]["code"] == "user_not_found":
             return None
         raise
@@ -126,8 +127,8 @@ def created_objects_are_found(ctx, response, case):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """What ends sessions has one of its own, of another person; else the first such call would end all that comes after it."""
-    # A wrong token is sent on purpose.
+    """Gives calls that end sessions a separate session of another user. Otherwise the first such call would break all others."""
+    # Other tokens are wrong on purpose.
     is_own = (case.headers or {}).get("Authorization") == "Bearer " + SETUP["accessToken"]
     ends_it = case.operation.path in {"/v1/auth/logout", "/v1/auth/reauthenticate"}
     if is_own and (ends_it or case.operation.method.upper() == "DELETE" and case.operation.path.startswith("/v1/auth/")):

@@ -1,5 +1,5 @@
-"""Schemathesis against a running server: `run.py SETUP`, where SETUP is JSON with addresses, ids and credentials (see
-tests/http/openapi/schemathesis.rs). Prints `nothing found` and ends with 0 when every check of every run holds."""
+"""Runs Schemathesis against a running server: `run.py SETUP`, where SETUP is JSON with addresses, ids and credentials (see
+tests/http/openapi/schemathesis.rs). Prints `nothing found` and exits with 0 if every check of every run passes."""
 
 import concurrent.futures
 import json
@@ -12,11 +12,11 @@ import tempfile
 SETUP = json.loads(sys.argv[1])
 HERE = pathlib.Path(__file__).parent
 SERVICE = "^/(service/|metrics)"
-# Replaced by checks of hooks.py, which call them with exceptions that are narrower than a status.
+# These checks are replaced by those in hooks.py, which add exceptions that are more specific than a status.
 NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_availability"
 
-# Values of path parameters that lead to something. DELETE gets ids without a resource, so that the place stays;
-# the stateful run really removes things, which it makes first.
+# Path parameters with the id of an existing object. DELETE gets ids that don't exist, so that the objects remain. The stateful
+# run deletes objects that it has created.
 PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "payment_id", "invitation_id", "reservation_id", "session_id",
          "connection_id", "model_id"]
 
@@ -29,8 +29,8 @@ def configuration(pinned):
     lines = [f'hooks = {quoted(str(HERE / "hooks.py"))}', f'seed = {SETUP["seed"]}']
     if pinned:
         lines += ["[parameters]", *(f'"path.{name}" = {quoted(SETUP[name])}' for name in PLACE)]
-    # PostgreSQL has no NUL in texts, so our texts have none either: a 400, which no keyword of a schema can
-    # express. bad_input.rs tests it.
+    # PostgreSQL doesn't allow NUL in texts, so the API refuses it with 400. No keyword of a schema expresses this.
+    # bad_input.rs tests it.
     lines += ["[generation]", "allow-x00 = false"]
     for scheme in ("accessToken", "refreshToken", "bearer", "modelKey", "serviceToken"):
         lines += [f"[auth.openapi.{scheme}]", f"bearer = {quoted(SETUP[scheme])}"]

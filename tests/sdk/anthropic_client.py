@@ -29,7 +29,7 @@ def refused(kind, status, code, error_type, call):
     try:
         answer = call()
     except anthropic.APIStatusError as error:
-        assert type(error) is kind, f"{kind.__name__} was due, {error!r} came"
+        assert type(error) is kind, f"expected {kind.__name__}, got {error!r}"
         assert error.status_code == status and error.body["type"] == "error", error.body
         found = (error.body["error"]["code"], error.body["error"]["type"])
         assert found == (code, error_type), found
@@ -37,7 +37,7 @@ def refused(kind, status, code, error_type, call):
         assert error.response.headers["x-request-id"].startswith("req_")
         assert statuses[before:] == [status], statuses[before:]
         return
-    raise AssertionError(f"{kind.__name__} was due, {answer!r} came")
+    raise AssertionError(f"expected {kind.__name__}, got {answer!r}")
 
 
 hello = [{"role": "user", "content": [{"type": "text", "text": "Say hello to me."}]}]
@@ -69,13 +69,13 @@ refused(anthropic.NotFoundError, 404, "model_not_found", "not_found_error",
 lowered = key.messages.with_raw_response.create(model="svc-1", messages=hello, max_tokens=5_000)
 assert lowered.headers["x-tollkeeper-max-tokens"] == "4096", lowered.headers
 
-# Without money: an error at once, of the SDK's own class.
+# Without money: an immediate error of the SDK's own class.
 poor = client(api_key=setup["poor_key"])
 for stream in (False, True):
     refused(anthropic.PaymentRequiredError, 402, "insufficient_quota", "billing_error",
             lambda: poor.messages.create(model="svc-1", messages=hello, max_tokens=100, stream=stream))
 
-# The list of models, whole and in pages.
+# The list of models, complete and in pages.
 models = key.models.list()
 assert [model.id for model in models] == setup["models"] and not models.has_more, models
 first = models.data[0]
@@ -94,12 +94,12 @@ refused(anthropic.NotFoundError, 404, "model_not_found", "not_found_error",
 beta = key.beta.messages.create(model="svc-1", messages=hello, max_tokens=2, betas=["interleaved-thinking-2025-05-14"])
 assert beta.content[0].text == "This is", beta
 
-# A stream that its server cuts is an error, and no end.
+# A stream that its server cuts off raises an error instead of ending normally.
 words = []
 try:
     for event in key.messages.create(model="acme/chat/v2:latest", messages=hello, max_tokens=9, stream=True):
         words.append(event.delta.text)
-    raise AssertionError(f"the stream ended as if well: {words}")
+    raise AssertionError(f"the stream ended normally: {words}")
 except anthropic.APIStatusError as error:
     assert error.body["error"]["code"] == "upstream_cut", error.body
     assert words == ["Hello"], words

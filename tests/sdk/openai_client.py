@@ -18,7 +18,7 @@ counting = httpx.Client(event_hooks={"response": [lambda response: statuses.appe
 
 
 def client(bearer, **options):
-    # Uses the SDK's own number of retries, unless another is given: the answer has to declare that a retry is
+    # Uses the SDK's default number of retries, unless another one is given. The answer must indicate that a retry is
     # useless.
     return openai.OpenAI(api_key=bearer, base_url=setup["base_url"], http_client=counting, **options)
 
@@ -29,7 +29,7 @@ def refused(kind, status, code, error_type, call, param=None):
     try:
         answer = call()
     except openai.APIStatusError as error:
-        assert type(error) is kind, f"{kind.__name__} was due, {error!r} came"
+        assert type(error) is kind, f"expected {kind.__name__}, got {error!r}"
         found = (error.status_code, error.code, error.type, error.param)
         assert found == (status, code, error_type, param), found
         assert error.request_id and error.request_id.startswith("req_"), error.request_id
@@ -37,7 +37,7 @@ def refused(kind, status, code, error_type, call, param=None):
         assert error.body["message"] in error.message and isinstance(error.body["details"], list), error.body
         assert statuses[before:] == [status], statuses[before:]
         return error
-    raise AssertionError(f"{kind.__name__} was due, {answer!r} came")
+    raise AssertionError(f"expected {kind.__name__}, got {answer!r}")
 
 
 for bearer in (setup["key"], setup["access_token"]):
@@ -67,7 +67,7 @@ for unknown in ("gpt-none", "some/where/else"):
     call = lambda: client(setup["key"]).models.retrieve(unknown)
     refused(openai.NotFoundError, 404, "model_not_found", "invalid_request_error", call)
 
-# The rest of the interface by the same client: a conflict, and a field that is wrong.
+# Other operations with the same client: a conflict, and a wrong field.
 def create(body):
     return lambda: client(setup["access_token"]).post("/organizations", cast_to=object, body=body)
 
@@ -76,7 +76,7 @@ invalid = "invalid_request_error"
 refused(openai.ConflictError, 409, "name_taken", invalid, create({"name": "Acme"}), "name")
 refused(openai.BadRequestError, 400, "invalid_request", invalid, create({}), "name")
 
-# A rate that is used up. It fills up with time: on a slow machine the second client may come too late to be refused.
+# An exhausted rate. It refills with time, so on a slow machine the second client may be too late to be refused.
 once, again = client(setup["slow_key"], max_retries=0), client(setup["slow_key"])
 while True:
     try:
@@ -91,7 +91,7 @@ while True:
     before = len(statuses)
     again.get("/billing/pricing", cast_to=object)
     if len(statuses) - before > 1:
-        assert statuses[before:] == [429, 200], "it came back when it was told to, and not before"
+        assert statuses[before:] == [429, 200], "the client retried after the requested time, and not before"
         break
 
 # Chats with the demo, whose tokens are words.
@@ -152,7 +152,7 @@ refused(openai.BadRequestError, 400, "unsupported_parameter", invalid,
 refused(openai.NotFoundError, 404, "model_not_found", invalid,
         lambda: key.embeddings.create(model="svc-1", input="one"), "model")
 
-# Errors before an answer begins are those of their statuses, whether or not a stream was asked for.
+# Errors before an answer begins have the class of their status, regardless of whether a stream was requested.
 no_chat, once = client(setup["no_chat_key"]), client(setup["key"], max_retries=0)
 for stream in (False, True):
     def ask(bearer, model, **options):
@@ -161,10 +161,10 @@ for stream in (False, True):
     refused(openai.PermissionDeniedError, 403, "missing_permission", permission, ask(no_chat, "svc-1"))
     refused(openai.PermissionDeniedError, 403, "model_not_allowed", permission, ask(one_model, "svc-1-turbo"))
     refused(openai.NotFoundError, 404, "model_not_found", invalid, ask(key, "gpt-none"), "model")
-    # The SDK would try it again: a model may get a server.
+    # The SDK would retry, because a server may be added to the model.
     refused(openai.InternalServerError, 503, "model_not_served", "api_error", ask(once, "svc-1-turbo"))
 
-# Without money: an error at once. The SDK has no class for 402.
+# Without money: an immediate error. The SDK has no class for 402.
 poor, quota = client(setup["poor_key"]), "insufficient_quota"
 for ask in (
     lambda: poor.chat.completions.create(model="svc-1", messages=hello),
@@ -175,7 +175,7 @@ for ask in (
 ):
     refused(openai.APIStatusError, 402, quota, quota, ask)
 
-# A limit above the model's is lowered. Organizations of OpenAI, from the environment, mean nothing next to a key.
+# A limit above the model's is lowered. OpenAI organizations from the environment are ignored, because the key decides.
 elsewhere = client(setup["key"], organization="org-elsewhere", project="proj_elsewhere")
 raw = elsewhere.chat.completions.with_raw_response.create(model="svc-1", messages=hello, max_tokens=128_000)
 assert raw.headers["x-tollkeeper-max-tokens"] == "4096" and raw.parse().choices[0].message.content == text, raw.headers
@@ -183,7 +183,7 @@ raw = elsewhere.responses.with_raw_response.create(model="svc-1", input="Hello",
 assert raw.headers["x-tollkeeper-max-tokens"] == "4096" and raw.parse().output_text == text, raw.headers
 assert [model.id for model in elsewhere.models.list()] == setup["models"]
 
-# A stream that its server cuts is an error, and no end.
+# A stream that its server cuts off raises an error instead of ending normally.
 for ask, word in [
     (lambda model: key.chat.completions.create(model=model, messages=hello, stream=True), lambda chunk: chunk.choices[0].delta.content),
     (lambda model: key.completions.create(model=model, prompt="Once", stream=True), lambda chunk: chunk.choices[0].text),
@@ -193,7 +193,7 @@ for ask, word in [
     try:
         for chunk in ask("acme/chat/v2:latest"):
             words.append(word(chunk))
-        raise AssertionError(f"the stream ended as if well: {words}")
+        raise AssertionError(f"the stream ended normally: {words}")
     except openai.APIError as error:
         assert type(error) is openai.APIError, repr(error)
         assert (error.code, error.type, error.param, words) == ("upstream_cut", "api_error", None, ["Hello"]), repr(error)

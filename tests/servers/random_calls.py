@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Compares what the gateway charges with what a real vLLM has counted, over random calls.
+"""Makes random calls, and compares the tokens that the gateway charges with those that a real vLLM counts.
 
     random_calls.py FOLDER TOLLKEEPER [--calls 2000] [--seed N] [--step-ms 20] [--only OPERATION] [--each] [--log FILE]
 
-FOLDER is where install.sh has installed vLLM, TOLLKEEPER is the program. Both are started here, on 127.0.0.1 only, and
-end with this script. Two servers of vLLM answer: one tells reasoning from text and reports cached tokens, the other one
-does neither. Calls are made in batches of one operation at one server, some at the same time. After each batch the
-counters of /metrics have to have grown by what was charged:
+FOLDER is the folder in which install.sh has installed vLLM, and TOLLKEEPER is the program. This script starts both on
+127.0.0.1, and stops them at its end. It uses two vLLM servers: one separates reasoning from text and reports cached tokens,
+and the other one does neither. A batch has concurrent calls of one operation at one server. After each batch, the script
+compares the charged tokens with the increase of the counters in /metrics:
 
-* completed calls, and plain ones whose client left: by exactly that. vLLM counts a prompt once for each answer to it.
-* streams whose client left: charged are 98 % to 100 % of the tokens that were generated.
+* Completed calls, and plain calls whose client disconnected: both are equal. vLLM counts a prompt once per answer.
+* Streams whose client disconnected: 98 % to 100 % of the generated tokens are charged.
 
-The tiny model makes a token in 3 ms. That is less than a busy machine takes to close a connection, so dozens of tokens
-would be generated that nobody waits for. Therefore a step takes 20 ms longer, as with a real model.
+The tiny model generates a token in 3 ms. A busy machine needs longer to close a connection, so dozens of tokens would be
+generated without a client. Therefore each step is delayed by 20 ms, which is closer to a real model.
 
-If completed calls differ, they are made again one by one, and the first that differ are printed. In the end the report
-of the organization's usage has to have the same sums, and their price.
+If completed calls differ, they are repeated one by one, and the first calls that differ are printed. At the end, the usage
+report of the organization must have the same sums and the matching price.
 """
 
 import argparse
@@ -45,10 +45,10 @@ SERVICE_TOKEN = "svc_of-the-random-calls"
 PASSWORD = "Analytical-Engine-1843"
 
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = OPERATIONS = ("chat/completions", "completions", "responses", "messages")
-# How often each is called, and how often a stream is asked for, in percent.
+# The share of each operation, and the share of streams, in percent.
 WEIGHTS = (40, 26, 17, 17)
 STREAMS = 60
-# Which part of the streams and of the plain calls is left.
+# One in this number of streams and of plain calls is abandoned by its client.
 STREAMS_LEFT, PLAIN_LEFT = 3, 10
 
 PROMPT_TOKENS, GENERATED_TOKENS = NAMES = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
@@ -58,7 +58,7 @@ SERVERS = {
     "plain": [],
     "reasoning": ["--reasoning-parser", "deepseek_r1", "--enable-prompt-tokens-details"],
 }
-# The model's most tokens of an answer, where a call has no limit: all of the context, or few.
+# The model's maximum number of tokens per answer for calls without a limit: the whole context, or few.
 LENGTHS = {"whole": record.CONTEXT, "short": 60}
 PRICES = {"prompt_tokens": "0.000002", "completion_tokens": "0.000006"}
 CACHED_PRICE = "0.0000005"
@@ -67,7 +67,7 @@ SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "a
 ENDS_BY_ITSELF = 7
 ENDS_REASONING = 7.5
 
-# Lets each step of the model take longer.
+# Delays each step of the model.
 SLOW_STEPS = """
 import os
 import time
@@ -95,7 +95,7 @@ Charged = collections.namedtuple("Charged", "call_id model prompt cached complet
 
 
 def model_name(server, length, answers):
-    """The log has a call's model: so it tells how many answers a call asked for, also where its client left at once."""
+    """Returns a name with the number of requested answers. The log has the model of every call, even of an abandoned one."""
     return f"{server}-{length}-{answers}"
 
 
@@ -104,11 +104,11 @@ def answers_of(model):
 
 
 class Calls:
-    """Makes up calls."""
+    """Generates random calls."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
-        # Longer than a block of the cache, whose beginnings are shared.
+        # Shared prefixes, which are longer than a block of the cache.
         self.long = [self.text(120 + 90 * number) for number in range(4)]
 
     def chance(self, percent):
@@ -134,20 +134,20 @@ class Calls:
     def call(self, operation, server, stream, is_left):
         limit = self.random.randint(1, 120 if self.chance(15) else 40) if self.chance(75) else None
         if limit and is_left:
-            # There is something to leave.
+            # The answer is long enough to be abandoned.
             limit = 5 * limit
         body, answers, ends = getattr(self, {
             CHAT: "chat", COMPLETIONS: "completion", RESPONSES: "response", MESSAGES: "message"
         }[operation])(server, limit)
         if self.chance(30):
-            # Several answers can't be drawn at temperature 0.
+            # vLLM refuses several answers at temperature 0.
             body["temperature"] = self.random.choice([0.0 if answers == 1 else 0.2, 0.5, 1.3])
-        # One that doesn't end by itself would fill the whole context: the most likely token never ends an answer.
+        # At temperature 0, an answer without a limit would fill the whole context, because the likeliest token never ends it.
         ends = ends and body.get("temperature", 1) >= 0.5 and body.get("tool_choice", "auto") == "auto"
         length = "whole" if limit or ends and self.chance(70) else "short"
         body = {"model": model_name(server, length, answers), **body}
         if operation == MESSAGES and not stream and "tool_choice" in body:
-            # With another choice vLLM 0.32 refuses some of these with 400 once it has generated the whole answer.
+            # With another tool choice, vLLM 0.32 refuses some of these calls with 400 after it has generated the whole answer.
             body["tool_choice"] = {"type": "auto"}
         if stream:
             body["stream"] = True
@@ -207,7 +207,7 @@ class Calls:
         if self.chance(25):
             body["stop"] = self.random.sample(SYLLABLES, self.random.randint(1, 3))
             body["include_stop_str_in_output"] = self.chance(50)
-        # With both vLLM 0.32 ends some streams with an error 500.
+        # With both, vLLM 0.32 ends some streams with an error 500.
         extra = self.random.randrange(100)
         if extra < 15:
             body["echo"] = True
@@ -251,17 +251,17 @@ class Calls:
         return body, 1, False
 
     def leaving(self, call_bytes):
-        """Returns after how many bytes of the answer its client leaves, and how."""
+        """Returns when and how the client disconnects: after which number of bytes of the answer, or after which time."""
         first = self.random.randrange(100)
         if first < 10:
-            # Before there is a status.
+            # The client disconnects before the status arrives.
             return {"bytes": None, "after_ms": self.random.choice([0, 0, 1, 5, 20, 100]), "reset": self.chance(50)}
         after = 0 if first < 18 else self.random.randint(1, max(1, call_bytes))
         return {"bytes": after, "reset": self.chance(50), "slow": self.chance(20)}
 
 
 class Tollkeeper:
-    """A tollkeeper that was started here."""
+    """A tollkeeper process of this script."""
 
     def __init__(self, program, folder, urls, log):
         self.program, self.folder, self.log_path = str(program), folder, log
@@ -336,7 +336,7 @@ routes = [{{ upstream = "{server}", model = "tiny" }}]
     def wait(self):
         for _ in range(300):
             if self.process.poll() is not None:
-                raise SystemExit(f"tollkeeper ended by itself: see {self.log_path}.")
+                raise SystemExit(f"tollkeeper ended unexpectedly: see {self.log_path}.")
             try:
                 if self.request("GET", "/readyz")[0] == 200:
                     return
@@ -346,7 +346,7 @@ routes = [{{ upstream = "{server}", model = "tiny" }}]
         raise SystemExit(f"tollkeeper isn't ready after 30 s: see {self.log_path}.")
 
     def sign_up(self):
-        """Makes an organization with credit, and a key."""
+        """Creates an organization with credit, and a key."""
         email = "ada@example.com"
         account = {"email": email, "password": PASSWORD}
         self.data("POST", "/v1/auth/register", account | {"username": "ada"})
@@ -362,7 +362,7 @@ routes = [{{ upstream = "{server}", model = "tiny" }}]
             text=True, check=False,
         )
         if ended.returncode:
-            raise SystemExit(f"There is no credit: {ended.stderr}")
+            raise SystemExit(f"The credit wasn't added: {ended.stderr}")
 
     def mailed_token(self):
         for _ in range(100):
@@ -376,11 +376,11 @@ routes = [{{ upstream = "{server}", model = "tiny" }}]
     def open_calls(self):
         metrics = self.request("GET", "/metrics", token=SERVICE_TOKEN, port=self.service_port)[2].decode()
         found = re.search(r"^tollkeeper_gateway_calls_open ([0-9.]+)$", metrics, re.MULTILINE)
-        # There is none before the first call.
+        # The metric is missing before the first call.
         return int(float(found[1])) if found else 0
 
     def new_calls(self):
-        """Returns what the log says of calls that have ended since this was asked last."""
+        """Returns the log entries of the calls that have ended since the last time."""
         found = []
         while True:
             at = self.read.tell()
@@ -413,7 +413,7 @@ routes = [{{ upstream = "{server}", model = "tiny" }}]
 
 
 def make(gateway, call):
-    """Makes one call. Returns its status, its id and the bytes that came of the body, as far as they are known."""
+    """Makes one call. Returns its status, its id and the received bytes of the body, as far as they are known."""
     path = record.PATHS[call.operation]
     if call.leave is None:
         status, headers, body = gateway.request("POST", path, call.body, gateway.key)
@@ -437,7 +437,7 @@ def read_until(connection, most, is_slow):
     """Reads the head of an answer, and this many bytes of its body."""
     read = b""
     while b"\r\n\r\n" not in read:
-        # One byte after the other: none of the body is taken.
+        # Reads byte by byte, so that nothing of the body is consumed.
         piece = connection.recv(1)
         if not piece:
             return None, None, b""
@@ -459,7 +459,7 @@ Row = collections.namedtuple("Row", "phase server operation calls refused charge
 
 
 class Comparison:
-    """Makes calls, and compares."""
+    """Makes calls, and compares their tokens."""
 
     def __init__(self, gateway, servers, each):
         self.gateway, self.servers, self.each = gateway, servers, each
@@ -468,7 +468,7 @@ class Comparison:
         self.pool = concurrent.futures.ThreadPoolExecutor(1 if each else WORKERS)
 
     def settled(self, server):
-        """Waits until nothing is in progress. Returns what ended meanwhile, and the server's counters."""
+        """Waits until nothing is in progress. Returns the calls that ended in the meantime, and the server's counters."""
         found, quiet, before = [], 0, None
         end = time.monotonic() + 120
         while True:
@@ -480,12 +480,12 @@ class Comparison:
             if quiet >= (2 if self.each else 4):
                 return found, {name: now[name] for name in NAMES}
             if time.monotonic() > end:
-                raise SystemExit(f"Something is in progress for 2 minutes: {now}, {self.gateway.open_calls()} calls.")
+                raise SystemExit(f"Calls have been in progress for 2 minutes: {now}, {self.gateway.open_calls()} calls.")
             before = now
             time.sleep(0.1)
 
     def batch(self, server, calls):
-        """Makes calls at one server. Returns the answers, what was charged, and by how much the counters have grown."""
+        """Makes calls to one server. Returns the answers, the charges, and the increase of the counters."""
         late, before = self.settled(server)
         if late:
             raise SystemExit(f"Calls ended late: {late}")
@@ -495,7 +495,7 @@ class Comparison:
         return answers, charged, {name: after[name] - before[name] for name in NAMES}
 
     def measure(self, operation, answers, charged):
-        """Notes how many bytes a token takes."""
+        """Records the number of bytes per token."""
         tokens = sum(one.completion for one in charged)
         if tokens:
             self.bytes_per_token[operation] = sum(len(body) for _, _, body in answers) / tokens
@@ -516,7 +516,7 @@ class Comparison:
         return row, answers
 
     def find(self, row):
-        """Makes calls again, one by one, and prints the first ones that differ."""
+        """Repeats calls one by one, and prints the first ones that differ."""
         found = 0
         for call in row.calls:
             answers, charged, counted = self.batch(call.server, [call])
@@ -527,7 +527,7 @@ class Comparison:
             if found == 3:
                 return
         if not found:
-            print("Made one by one none of these calls differs.", flush=True)
+            print("Repeated one by one, none of these calls differs.", flush=True)
 
 
 def message_of(body):
@@ -542,7 +542,7 @@ def check_stream(call, body):
 
 
 def sums(rows):
-    """Returns the charged and the counted tokens: those of prompts, and those of answers."""
+    """Returns the charged and the counted tokens of prompts and of answers."""
     charged = [one for row in rows for one in row.charged]
     prompt = sum(one.prompt * answers_of(one.model) for one in charged)
     counted = [sum(row.counted[name] for row in rows) for name in NAMES]
@@ -603,7 +603,7 @@ def print_table(rows):
 
 
 def plan(calls, count, only):
-    """Yields batches: the phase, the server, the operation, and how many calls."""
+    """Yields batches: the phase, whether calls are streams, the server, the operation, and the number of calls."""
     operations = [only] if only else OPERATIONS
     weights = [100] if only else WEIGHTS
     numbers = collections.Counter()
@@ -614,7 +614,7 @@ def plan(calls, count, only):
         is_left = number % (STREAMS_LEFT if stream else PLAIN_LEFT) == 0
         phase = ("left" if stream else "left, plain") if is_left else "completed"
         numbers[phase, stream, server, operation] += 1
-    # Streams that complete come first: they tell how many bytes a token takes.
+    # Completed streams come first, because they show the number of bytes per token.
     order = {"completed": 0, "left, plain": 1, "left": 2}
     return sorted(numbers.items(), key=lambda item: (order[item[0][0]], *map(str, item[0])))
 
@@ -641,7 +641,7 @@ def run(comparison, calls, count, only):
 
 
 def check_report(comparison):
-    """Compares the usage that the organization sees, and its price, with the lines of the log. Returns what differs."""
+    """Compares the organization's usage report and its amounts with the log. Returns the differences."""
     expected = {}
     for one in comparison.charged:
         has_cached_price = one.model.startswith("reasoning")
@@ -662,19 +662,19 @@ def check_report(comparison):
         sum_of[1] += chat["tokens"]["completion"]
         sum_of[2] += decimal.Decimal(chat["amount"])
     expected = {model: sum_of for model, sum_of in expected.items() if any(sum_of)}
-    return [f"The report of {model} says {reported.get(model)}, the log {expected.get(model)}."
+    return [f"The report for {model} has {reported.get(model)}, but the log has {expected.get(model)}."
             for model in sorted(expected | reported) if expected.get(model) != reported.get(model)]
 
 
 def start_vllm(folder, scratch, name, options, step_ms):
-    """Starts one server of vLLM, with a log of its own."""
+    """Starts a vLLM server with its own log."""
     own = scratch / name
     own.mkdir()
     for part in ("python", "libraries", "models"):
         (own / part).symlink_to(folder / part)
     port = record.free_port()
     (own / "slow_steps.py").write_text(SLOW_STEPS)
-    # Two servers with more threads than processors would wait for each other.
+    # Two servers with more threads than processors would slow each other down.
     command = ["env", "OMP_NUM_THREADS=1", f"PYTHONPATH={own}", f"STEP_MS={step_ms}", own / "python" / "bin" / "vllm"]
     command += ["serve", "tiny", "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", port]
     command += ["--max-model-len", record.CONTEXT, "--enforce-eager", "--dtype", "float32", "--max-num-seqs", 16]
@@ -685,11 +685,11 @@ def start_vllm(folder, scratch, name, options, step_ms):
 
 
 def verdict(comparison, differing):
-    """Returns what is wrong, as sentences."""
+    """Returns the errors, as sentences."""
     wrong = [f"{row.phase} calls of {row.operation} at the server \"{row.server}\" differ." for row in differing]
     (_, charged), (_, counted) = sums([row for row in comparison.rows if row.phase == "left"])
     if counted and not LEAST_OF_LEFT <= decimal.Decimal(charged) / counted <= 1:
-        wrong.append(f"Left streams are charged by {ratio(charged, counted)} of what was generated.")
+        wrong.append(f"Abandoned streams are charged for {ratio(charged, counted)} of the generated tokens.")
     return wrong + check_report(comparison)
 
 
@@ -699,7 +699,7 @@ def main():
     arguments.add_argument("tollkeeper", type=pathlib.Path)
     arguments.add_argument("--calls", type=int, default=2000)
     arguments.add_argument("--seed", type=int, default=random.randrange(10**6))
-    arguments.add_argument("--step-ms", type=int, default=20, help="how much longer each step of the model takes")
+    arguments.add_argument("--step-ms", type=int, default=20, help="delay of each step of the model")
     arguments.add_argument("--only", choices=OPERATIONS, help="call this operation only")
     arguments.add_argument("--each", action="store_true", help="compare after each call, and print those that differ")
     arguments.add_argument("--log", type=pathlib.Path, help="keep tollkeeper's log in this file")
@@ -713,7 +713,7 @@ def main():
                 name: pool.submit(start_vllm, given.folder.resolve(), scratch, name, options, given.step_ms)
                 for name, options in SERVERS.items()
             }
-            # All of them are waited for, so that each that has started ends with this script.
+            # Waits for all of them, so that every started server is stopped at the end.
             concurrent.futures.wait(started.values())
             servers = {name: one.result() for name, one in started.items() if not one.exception()}
         for one in started.values():
@@ -729,7 +729,7 @@ def main():
         for refusal, times in comparison.refusals.most_common():
             print(f"refused {times} times: {refusal}")
         wrong = verdict(comparison, differing)
-        print("\n".join(wrong or ["What was charged is what was counted."]), flush=True)
+        print("\n".join(wrong or ["The charged tokens match the counted tokens."]), flush=True)
         if not given.each:
             for row in differing:
                 comparison.find(row)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what a real inference server answers, with the tokens that each answer must cost.
+"""Records the answers of a real inference server, with the tokens that the gateway must charge for each.
 
     record.py vllm|transformers|llamacpp FOLDER [--into STREAMS] [--only WORD]
 
@@ -24,10 +24,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 CONTEXT = 4096
 
-# Places in the vocabulary of make_models.py.
+# Positions in the vocabulary of make_models.py.
 END, END_OF_THINKING = "1", "4"
 
-# What the gateway adds to a streamed call, by the kind of upstream.
+# The fields that the gateway adds to a streamed call, by kind of upstream.
 ADDED = {
     "vllm": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
     "llamacpp": {"stream_options": {"include_usage": True}, "timings_per_token": True},
@@ -41,7 +41,7 @@ PATHS = {
 
 
 class Server:
-    """A server that was started here, and its URL."""
+    """A server process of this script, and its URL."""
 
     def __init__(self, command, folder, port, ready="/health", stdin=None):
         self.port = port
@@ -76,7 +76,7 @@ class Server:
     def wait(self, ready):
         for _ in range(600):
             if self.process.poll() is not None:
-                raise SystemExit(f"The server ended by itself: see {self.log.name}.")
+                raise SystemExit(f"The server ended unexpectedly: see {self.log.name}.")
             try:
                 if self.call("GET", ready)[0] == 200:
                     return
@@ -96,7 +96,7 @@ class Server:
         return answer.status, body
 
     def counters(self, names):
-        """Returns the server's own sums, by their names in /metrics."""
+        """Returns the server's own counters, by their names in /metrics."""
         sums = dict.fromkeys(names, 0)
         for line in self.call("GET", "/metrics")[1].decode().splitlines():
             match = re.fullmatch(r"([a-z_:]+)(?:\{.*\})? ([0-9.e+]+)", line)
@@ -105,7 +105,7 @@ class Server:
         return sums
 
     def stop(self):
-        """Ends the processes that were started here, and no others."""
+        """Stops the processes that this script started."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -126,7 +126,7 @@ ID = re.compile(rb'"(?:id|item_id|call_id|tool_call_id|tool_use_id|response_id|r
 
 
 def without_ids(body):
-    """Replaces random ids by numbers of the same length, each always by the same one."""
+    """Replaces random ids with numbers of the same length. The same id always gets the same number."""
     found = []
     for name in ID.findall(body):
         random = re.sub(rb"^(?:[a-z]+[-_])*", b"", name)
@@ -155,7 +155,7 @@ def cached_of(details):
 
 
 def of_usage(usage):
-    """Returns prompt, completion and cached tokens of a usage, by the names of any of the forms."""
+    """Returns the prompt, completion and cached tokens of a usage in any format."""
     if "prompt_tokens" in usage:
         cached = cached_of(usage.get("prompt_tokens_details"))
         return usage["prompt_tokens"], usage.get("completion_tokens", 0), cached
@@ -166,7 +166,7 @@ def of_usage(usage):
 
 
 def counts(operation, is_stream, body):
-    """Returns prompt, completion and cached tokens as the whole answer reports them."""
+    """Returns the prompt, completion and cached tokens that the whole answer reports."""
     if not is_stream:
         return of_usage(json.loads(body)["usage"])
     found = events(body)
@@ -175,11 +175,11 @@ def counts(operation, is_stream, body):
     if operation == "messages":
         start = next(event["message"]["usage"] for event in found if event["type"] == "message_start")
         last = next(event["usage"] for event in reversed(found) if event["type"] == "message_delta")
-        # What the last usage leaves out was said at the start.
+        # The first event reports the counts that the last usage omits.
         return of_usage(start | {name: value for name, value in last.items() if value is not None})
     with_usage = [event for event in found if event.get("usage")]
     totals = [event for event in with_usage if not event["choices"]] or with_usage[-1:]
-    # llama.cpp sends one for each choice.
+    # llama.cpp sends a usage for each choice.
     usages = [of_usage(event["usage"]) for event in totals]
     return usages[0][0], sum(usage[1] for usage in usages), usages[0][2]
 
@@ -192,7 +192,7 @@ def running(kind, found):
     prompts, completions, cached = {}, {}, None
     for event in found:
         if kind == "llamacpp" and event.get("timings"):
-            # The chunk with a choice's usage has no index: it repeats what its last text said.
+            # The chunk with a choice's usage has no index. It repeats the counts of the choice's last text.
             timings, choices = event["timings"], event.get("choices", [{}])
             prompts[0] = timings["cache_n"] + timings["prompt_n"]
             cached = timings["cache_n"]
@@ -206,14 +206,14 @@ def running(kind, found):
 
 
 class Recorder:
-    """Sends calls to one server, and writes what comes."""
+    """Sends calls to one server, and writes the answers."""
 
     def __init__(self, server, kind, source, how, into, only):
         self.server, self.kind, self.source, self.how = server, kind, source, how
         self.into, self.only = into, only
 
     def check(self, before, expected):
-        """Stops if the server's own counters don't agree with what was reported."""
+        """Stops if the server's own counters don't match the reported usage."""
         names = list(before)
         for _ in range(50):
             after = self.server.counters(names)
@@ -221,10 +221,10 @@ class Recorder:
             if grown == expected:
                 return
             time.sleep(0.1)
-        raise SystemExit(f"The counters grew by {grown}, expected {expected}.")
+        raise SystemExit(f"The counters increased by {grown}, expected {expected}.")
 
     def record(self, name, operation, request, *, stream=False, n=1, because=""):
-        """Sends one call that asks for `n` answers to each prompt."""
+        """Sends one call that requests `n` answers to each prompt."""
         if self.only and self.only not in name:
             return None
         request = {"model": "tiny", **request}
@@ -246,12 +246,12 @@ class Recorder:
         prompt, completion, cached = counts(operation, stream, body)
         why = f"The server's own usage: {prompt} and {completion}."
         if self.kind == "vllm":
-            # vLLM counts a prompt once for each answer to it.
+            # vLLM counts a prompt once per answer.
             self.check(before, dict(zip(names, (prompt * n, completion), strict=True)))
             why += f" Its counter of generated tokens grew by {completion}, that of prompt tokens by {prompt * n}"
             why += f" ({n} answers to each prompt)." if n > 1 else "."
         elif self.kind == "llamacpp" and operation != "embeddings":
-            # llama.cpp's counter of the prompt leaves out what it has cached.
+            # llama.cpp's counter of prompt tokens excludes cached tokens.
             after = self.server.counters(names)
             why += f" Its counter of generated tokens grew by {after[names[1]] - before[names[1]]}"
             why += f", that of prompt tokens (without cached ones) by {after[names[0]] - before[names[0]]}."
@@ -320,13 +320,13 @@ class Recorder:
 
 
 def words(request):
-    """Returns how many words the prompt of a request has: they are tokens of the tiny models."""
+    """Returns the number of words in a request's prompt. Each word is a token of the tiny models."""
     text = request.get("input") or request.get("prompt") or request["messages"][0]["content"]
     return len(text.split())
 
 
 def has_text(event):
-    """Returns whether an event has text, which is a token then."""
+    """Returns whether an event has text, which is then one token."""
     kind = event.get("type", "")
     if kind == "content_block_delta" or kind.endswith(".delta"):
         return True
@@ -360,7 +360,7 @@ WEATHER = {
 TOOL = {"type": "function", "function": WEATHER}
 MESSAGE_TOOL = {"name": WEATHER["name"], "description": WEATHER["description"], "input_schema": WEATHER["parameters"]}
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
-# Longer than the block of a cache.
+# Longer than a block of the cache.
 LONG = "ba be bi bo bu da de di do du fa fe fi fo fu ga ge gi go gu " * 12
 
 

@@ -1,6 +1,6 @@
-"""A mail server for the tests: writes received mails to a folder, and fails where configured.
+"""A mail server for the tests. It writes received mails to a folder, and fails as configured.
 
-It prints its port when it listens, and ends when its standard input closes, however the test ended.
+It prints its port once it listens, and stops when its standard input is closed, regardless of how the test ends.
 """
 
 import argparse
@@ -15,19 +15,19 @@ import warnings
 from aiosmtpd.smtp import SMTP, AuthResult
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--folder", required=True, help="one JSON file a mail, and transcript.log")
+parser.add_argument("--folder", required=True, help="folder for one JSON file per mail, and transcript.log")
 parser.add_argument("--port", type=int, default=0)
 parser.add_argument("--tls", choices=["none", "starttls", "implicit"], default="none")
 parser.add_argument("--certificate")
 parser.add_argument("--key")
-parser.add_argument("--login", help="USER:PASSWORD, without which no mail is taken")
-# Each is a part of the recipients' addresses that it is about.
+parser.add_argument("--login", help="USER:PASSWORD that is required to send mail")
+# The value of each option is a part of the recipients' addresses to which it applies.
 parser.add_argument("--refuse", help="answer 550 to the recipient")
 parser.add_argument("--defer", help="answer 451 to the recipient")
-parser.add_argument("--refuse-sender", help="answer 553 to the sender, by a part of its address")
+parser.add_argument("--refuse-sender", help="answer 553 to the sender; the value is a part of the sender's address")
 parser.add_argument("--refuse-content", help="answer 554 to the mail, and repeat the recipient and the mail")
-parser.add_argument("--slow", help="answer the recipient after minutes")
-parser.add_argument("--slow-content", help="keep the mail, and say so two seconds later")
+parser.add_argument("--slow", help="answer the recipient only after minutes")
+parser.add_argument("--slow-content", help="accept the mail, but answer two seconds later")
 options = parser.parse_args()
 
 
@@ -114,7 +114,7 @@ async def main():
     )
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    # Not sys.exit, which would wait for connections with a slow answer.
+    # sys.exit would wait for connections with a slow response.
     os._exit(0)
 
 

@@ -1,5 +1,5 @@
-"""Adds a card to a customer of localstripe by Stripe's library for Python: by the address, the customer and the number.
-Prints the id of the payment method."""
+"""Adds a card to a customer of localstripe with Stripe's Python library. The arguments are the address, the customer and the
+card number. Prints the id of the payment method."""
 
 import sys
 

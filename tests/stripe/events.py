@@ -1,5 +1,5 @@
-"""Stripe's library for Python verifies an event, and signs it: by the secret, the time in Unix seconds, the header and
-the body. Prints the type of the event, the id of its object, and the header of its own."""
+"""Verifies and signs an event with Stripe's Python library. The arguments are the secret, the time in Unix seconds, the header
+and the body. Prints the type of the event, the id of its object, and the library's own header."""
 
 import sys
 import time

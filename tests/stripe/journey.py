@@ -1,5 +1,5 @@
-"""Stripe's library for Python buys credit, saves the card, charges it, and gives a part back: by the address of an API
-and its secret key. Everything is checked by the classes of the library."""
+"""Buys credit, saves the card, charges it, and refunds a part, with Stripe's Python library. The arguments are the address of
+an API and its secret key. The library's classes check every response."""
 
 import sys
 import urllib.error
@@ -10,14 +10,14 @@ import stripe
 
 
 class StayHere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the page leads to a site that isn't there."""
+    """Doesn't follow redirects, because the page redirects to a nonexistent site."""
 
     def redirect_request(self, *_):
         return None
 
 
 def pay(url, number):
-    """Pays on the page of a checkout session; returns the status of the answer and where it leads."""
+    """Pays on the page of a checkout session. Returns the status and the redirect of the response."""
     body = urllib.parse.urlencode({"card": number}).encode()
     try:
         answer = urllib.request.build_opener(StayHere).open(url, body)
@@ -27,16 +27,16 @@ def pay(url, number):
 
 
 def refused(kind, call):
-    """Returns the error of a call that has to fail so."""
+    """Returns the error of a call that must fail with this class."""
     try:
         call()
     except kind as error:
         return error
-    raise AssertionError(f"it isn't refused: {kind}")
+    raise AssertionError(f"the call succeeded instead of failing with {kind}")
 
 
 def pay_with_tax():
-    """Buys credit with a tax of 20 %, and charges the saved card with one that is computed before."""
+    """Buys credit with a tax of 20 %, and charges the saved card with a tax that is computed first."""
     customer = stripe.Customer.create(name="Grace")
 
     def calculate():

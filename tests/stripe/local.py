@@ -1,7 +1,7 @@
 """Starts localstripe, with an empty store, on a free port of this machine, and prints the port.
 
-It is of an older version of the API. What our requests and our replies have and it doesn't know is given to it here:
-fields of requests that restrict or describe are checked and left out, and fields of replies follow from others."""
+localstripe has an older version of the API. This script adds the differences: it checks and removes fields of requests that
+restrict or describe, and derives missing fields of replies from others."""
 
 import asyncio
 

@@ -34,7 +34,7 @@ def until(holds, what):
         if found:
             return found
         time.sleep(0.02)
-    raise SystemExit(f"walk: waited in vain: {what}")
+    raise SystemExit(f"walk: timed out waiting for: {what}")
 
 
 class Clock:

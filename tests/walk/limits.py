@@ -29,7 +29,7 @@ def rates(w):
                   f"{LIMIT}REGISTRATIONS_PER_MINUTE": "1", f"{LIMIT}BAD_CREDENTIALS_PER_MINUTE": "1"})
     for _ in range(2):
         w.get(w.acme, "ada")
-    w.get("/v1/auth/me", "ada", note="that has no limit of its own")
+    w.get("/v1/auth/me", "ada", note="that has no separate limit")
     for _ in range(2):
         w.put(w.acme, {}, "ada")
     for _ in range(2):

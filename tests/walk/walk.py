@@ -42,13 +42,13 @@ CHAPTERS = [accounts, organizations, keys, service, gateway, money, operators, r
 
 # Codes that no client of the API can cause, each with the reason.
 UNREACHABLE = {
-    "internal_error": "a mistake of ours",
+    "internal_error": "a bug in the server",
     "books_queue_full": "10,000 requests would have to wait",
-    "storage_full": "needs a disk of its own that is full",
+    "storage_full": "needs a separate disk that is full",
     "cross_origin_request": "only the console answers it, with a page",
     **dict.fromkeys(["connection_taken", "no_account", "provider_not_found", "provider_unavailable", "sign_on_expired",
                      "sign_on_failed"], "only the console answers it, with a page"),
-    **dict.fromkeys(["last_credential", "no_password", "sign_on_required"], "needs somebody who comes from a provider"),
+    **dict.fromkeys(["last_credential", "no_password", "sign_on_required"], "needs a user who signs in with a provider"),
     "passwords_disabled": "needs a server without passwords",
     **dict.fromkeys(["invoice_not_open", "no_payment_method", "processor_unavailable", "invalid_signature"],
                     "needs Stripe: payments are off here, and `payments_disabled` is seen"),
@@ -56,13 +56,13 @@ UNREACHABLE = {
 # Operations that need data that no client of the API can create.
 PAYMENTS = "/v1/organizations/{organization_id}/billing/"
 UNREACHABLE_OPERATIONS = {
-    ("DELETE", "/v1/auth/connections/{connection_id}"): "needs somebody who comes from a provider",
+    ("DELETE", "/v1/auth/connections/{connection_id}"): "needs a user who signs in with a provider",
     **dict.fromkeys([("POST", f"{PAYMENTS}payments"), ("GET", f"{PAYMENTS}payments/{{payment_id}}"), ("PUT", f"{PAYMENTS}payment-method"),
                      ("DELETE", f"{PAYMENTS}payment-method"), ("PUT", f"{PAYMENTS}auto-top-up"), ("POST", "/v1/billing/stripe/events")],
                     "needs Stripe: payments are off here"),
 }
 UNREACHABLE_ON_SQLITE = {
-    "storage_read_only": "needs a file system of its own that can't be written",
+    "storage_read_only": "needs a separate read-only file system",
 }
 
 # High limits, so that calls are refused only by rules. The module `limits` covers the limits.
@@ -124,7 +124,7 @@ def check_coverage(transcript, document, unreachable):
           f"{len(due & transcript.codes)} of {len(due)} codes", file=sys.stderr)
     for code in sorted(set(unreachable) & due):
         seen = " (but it was seen)" if code in transcript.codes else ""
-        print(f"walk: not to be caused from outside: {code}: {unreachable[code]}{seen}", file=sys.stderr)
+        print(f"walk: can't be caused by a client: {code}: {unreachable[code]}{seen}", file=sys.stderr)
     for method, path in missed:
         print(f"walk: NEVER ANSWERED WITH SUCCESS: {method} {path}", file=sys.stderr)
     for code in unseen:
@@ -136,7 +136,7 @@ def main():
     arguments = argparse.ArgumentParser(description="Walks through all operations of a tollkeeper.")
     arguments.add_argument("binary", type=os.path.abspath)
     arguments.add_argument("--postgres", action="store_true", help="on a throwaway PostgreSQL, not on SQLite")
-    arguments.add_argument("--earlier", action="store_true", help="the binary may lack what this version has")
+    arguments.add_argument("--earlier", action="store_true", help="the binary may lack features of this version")
     arguments.add_argument("--until", help="stop after the chapters of this module", metavar="MODULE")
     options = arguments.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-walk-"))

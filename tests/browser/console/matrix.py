@@ -23,7 +23,7 @@ def check_table(routes, wrong):
             wrong.append(f"{path} has no states in tests/browser/console/table.py")
         else:
             table.PAGES[path] = [table.empty(), table.full()]
-    wrong += [f"{path} of tests/browser/console/table.py is no page" for path in sorted(set(table.PAGES) - gets)]
+    wrong += [f"{path} of tests/browser/console/table.py isn't a page" for path in sorted(set(table.PAGES) - gets)]
     for path, states in table.PAGES.items():
         if path in posts and not any(state.name == "mistake" for state in states):
             wrong.append(f"{path} has a form, and no state with a mistake")

@@ -88,7 +88,7 @@ def install(folder, name):
     """Installs a client, unless this version is already installed."""
     packages = NPM.get(name) or PIP[name]
     if is_there(folder, name):
-        print(f"{name} is there.", flush=True)
+        print(f"{name} is already installed.", flush=True)
         return
     shutil.rmtree(folder / name, ignore_errors=True)
     if name in NPM:

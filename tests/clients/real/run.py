@@ -257,7 +257,7 @@ def main():
         outside.stop()
         shutil.rmtree(scratch, ignore_errors=True)
     if outside.hosts:
-        print(f"Asked for in vain: {', '.join(sorted(set(outside.hosts)))}", file=sys.stderr)
+        print(f"Blocked hosts: {', '.join(sorted(set(outside.hosts)))}", file=sys.stderr)
     print("\n".join(wrong) if wrong else "Every client works, and every count is equal.")
     return 1 if wrong else 0
 
