@@ -2,7 +2,7 @@
 //! like the service's, with prepared statements and many events per transaction. SQLite is configured as in
 //! the service. PostgreSQL uses one connection on which the statements of a transaction are pipelined.
 
-#![allow(clippy::disallowed_types, reason = "the bare drivers are what is measured here")]
+#![allow(clippy::disallowed_types, reason = "this file measures the bare drivers")]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database
     database: String,
     at_once: u64,
-    /// Series of ids that take turns, one transaction each; as many as the service has connections
+    /// Number of series of ids, which take turns with one transaction each; the number of the service's connections
     series: usize,
     milliseconds: u64,
 }
@@ -84,7 +84,7 @@ pub fn in_separate_process(
     command.args(["bare-rows", &database, &at_once, &series, &length]);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().map_err(|_| format!("the bare rows say {text:?}"))
+    text.trim().parse().map_err(|_| format!("unexpected output of bare-rows: {text:?}"))
 }
 
 /// Runs the measurement, and prints the rate.

@@ -63,7 +63,7 @@ impl Cluster {
         // Ctrl-C in this program must not reach the script, which has to clean up.
         let mut keeper = keeper.process_group(0).spawn().map_err(|error| error.to_string())?;
         let commands = keeper.stdin.take();
-        let answers = keeper.stdout.take().ok_or("the keeper of PostgreSQL says nothing")?;
+        let answers = keeper.stdout.take().ok_or("the supervisor of PostgreSQL has no output")?;
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line).map_err(|error| error.to_string())?;
         let cluster = Self { folder, keeper, commands };

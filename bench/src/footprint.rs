@@ -18,7 +18,7 @@ use crate::{client, process};
 /// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The service's own program
+    /// The program of the service
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/tollkeeper"), value_name = "PROGRAM")]
     program: PathBuf,
     /// Number of starts
@@ -45,7 +45,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Runs the measurements and prints the results.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.exists() {
-        return Err(format!("{} is missing: `cargo build --release` makes it", arguments.program.display()));
+        return Err(format!("{} is missing: run `cargo build --release`", arguments.program.display()));
     }
     size(&arguments.program)?;
     in_use(arguments, "sqlite", "SQLite").await?;

@@ -1,4 +1,4 @@
-//! Model calls through the gateway, next to a bare proxy and other gateways, in front of the same upstream.
+//! Compares model calls through the gateway with a bare proxy and other gateways, in front of the same upstream.
 //!
 //! The upstream and the load share this process, on the cores that the servers don't use. Each target has the
 //! servers' core while it's measured, and the targets take turns within a round.
@@ -322,7 +322,7 @@ impl Setup<'_> {
             }
         }
         if self.wants(Part::Leaving) {
-            let title = "From a client that leaves to the end of the upstream's connection, 300 times";
+            let title = "From a client's disconnect to the end of the upstream's connection, 300 times";
             self.output.group(title, &["p50 µs", "p99 µs", "most µs"].map(str::to_owned));
             for target in &self.targets {
                 let times = open::leave(target, self.stub, 300).await;

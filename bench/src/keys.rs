@@ -18,7 +18,7 @@ use crate::{report, tenant};
 const FEW_KEYS: usize = 100;
 /// Keys inserted by one transaction.
 const AT_ONCE: usize = 10_000;
-/// No limits on management calls.
+/// Disables the limits on management calls.
 const SETTINGS: &str = "[limits]\nenabled = false\n";
 
 /// The arguments of the measurement.
@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// Number of measurements of few and all keys, in turn
+    /// Number of measurements with few keys and with all keys, interleaved
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 }
@@ -107,12 +107,12 @@ async fn measure(
 /// Prints a row for the few keys alone, one for the same keys among all, and one for all keys.
 fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     let labels = [
-        format!("{FEW_KEYS} keys, alone in memory"),
+        format!("{FEW_KEYS} keys, no others in memory"),
         format!("{FEW_KEYS} keys among {keys}"),
         format!("any of {keys} keys"),
     ];
     report::line(
-        &["decisions", "req/s", "p50 µs", "p99 µs", "CPU µs/req", "CPU of alone"].map(str::to_owned),
+        &["decisions", "req/s", "p50 µs", "p99 µs", "CPU µs/req", "CPU vs. no others"].map(str::to_owned),
     );
     let cpu =
         |samples: &[client::Sample]| report::median(samples.iter().filter_map(|s| s.server_us).collect());
@@ -188,5 +188,5 @@ fn resident_bytes(process: u32) -> Result<f64, String> {
         std::fs::read_to_string(format!("/proc/{process}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    kilobytes.map(|kilobytes| kilobytes * 1024.0).ok_or_else(|| "/proc says nothing of its memory".to_owned())
+    kilobytes.map(|kilobytes| kilobytes * 1024.0).ok_or_else(|| "/proc doesn't report its memory".to_owned())
 }

@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// Number of measurements of each kind, in turn
+    /// Number of measurements of each kind, interleaved
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, or the URL of an empty PostgreSQL database
@@ -164,7 +164,7 @@ async fn log_in(service: &Tollkeeper, people: &[Account], length: Duration) -> R
 fn head(arguments: &Arguments, threads: usize) {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     print(format_args!(
-        "{} rounds of {:.1} s a measurement; server and load share {cores} cores; {threads} hash thread(s), \
+        "{} rounds of {:.1} s per measurement; server and load share {cores} cores; {threads} hash thread(s), \
          argon2id {} KiB, t={}, p={};\n{PEOPLE} people log in at a time; medians over the rounds, of each round's own \
          ratio.\n",
         arguments.rounds, arguments.seconds, ARGON2.0, ARGON2.1, ARGON2.2
@@ -190,9 +190,9 @@ fn table(rounds: &[Round]) {
         let ratio = |round: &Round, at| Some(percentile(of(round)[1], at)? / percentile(of(round)[0], at)?);
         line(names[2], both(&ratio, 2, " x"));
     };
-    let models = ["GET /v1/models, no logins", "GET /v1/models, logins saturate", "busy to idle"];
+    let models = ["GET /v1/models, no logins", "GET /v1/models, many logins", "busy / idle"];
     compare(models, &|round| [&round.idle, &round.busy]);
     print("");
-    let me = ["GET /v1/auth/me, remembered token", "GET /v1/auth/me, new token", "new to remembered"];
+    let me = ["GET /v1/auth/me, cached token", "GET /v1/auth/me, new token", "new / cached"];
     compare(me, &|round| [&round.remembered, &round.first]);
 }

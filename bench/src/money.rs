@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// Number of measurements of each kind, in turn
+    /// Number of measurements of each kind, interleaved
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Connections of single events and of pairs
@@ -165,10 +165,14 @@ fn print(arguments: &Arguments, rounds: &[[f64; 7]]) {
     let row = |label: &str, rate: Option<f64>, ratio: Option<String>| {
         report::line(&[label.to_owned(), report::shown(rate, 0, " /s"), ratio.unwrap_or_default()]);
     };
-    row("bare rows, 1,000 a commit", column(0), None);
+    row("bare rows, 1,000 per commit", column(0), None);
     row("events in batches of 1,000", column(1), ratio(1, 0).map(|r| format!("{:.1} %", r * 100.0)));
-    row("with two parts an event", column(6), ratio(6, 1).map(|r| format!(" {:.1} % of batches", r * 100.0)));
-    row("bare rows, 1 a commit", column(2), None);
+    row(
+        "with two parts per event",
+        column(6),
+        ratio(6, 1).map(|r| format!(" {:.1} % of batches", r * 100.0)),
+    );
+    row("bare rows, 1 per commit", column(2), None);
     row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
     row("with three hard budgets", column(5), ratio(5, 4).map(|r| format!(" {:.1} % of pairs", r * 100.0)));

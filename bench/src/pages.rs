@@ -1,4 +1,4 @@
-//! Measures pages of the console next to the JSON of the same operations: an organization with a year of
+//! Compares pages of the console with the JSON of the same operations: an organization with a year of
 //! usage, and a project with many API keys, on both databases.
 //!
 //! Keys and usage are inserted directly with SQL. The latency of a page is measured with one request at a
@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// Number of measurements of each kind, in turn
+    /// Number of measurements of each kind, interleaved
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, `postgres` or both; `postgres` starts a throwaway server where one is installed
@@ -69,7 +69,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
                 Some(cluster) => measure(arguments, cores, Some(&cluster.database("pages").await?)).await?,
                 None => return Err("PostgreSQL is not installed".to_owned()),
             },
-            other => return Err(format!("`{other}` is no database: `sqlite` or `postgres`")),
+            other => return Err(format!("unknown database `{other}`: use `sqlite` or `postgres`")),
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ pub fn resident_mib(process: u32) -> Result<f64, String> {
     let status = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u32>().ok());
-    kib.map(|kib| f64::from(kib) / 1024.0).ok_or_else(|| format!("{path} names no VmRSS"))
+    kib.map(|kib| f64::from(kib) / 1024.0).ok_or_else(|| format!("{path} has no VmRSS"))
 }
 
 /// Returns the number of open file descriptors.

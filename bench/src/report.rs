@@ -53,7 +53,7 @@ pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
     ));
     print(format_args!(
         "{rounds} interleaved rounds of {:.1} s each after a warm-up, {} connections, no pipelining; one tokio \
-         worker\na server; {pinned}. Access log as by default: text, one line a request, to {}.\n",
+         worker\na server; {pinned}. The access log has its default settings: text, one line per request, to {}.\n",
         load.length.as_secs_f64(),
         load.connections,
         log.display()

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Keys that are being deleted at a time
     #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
     at_once: u16,
-    /// Connections to each replica that ask with another key all the time
+    /// Connections to each replica that continuously use another key
     #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=1024))]
     load: u16,
     /// `sqlite`, or the URL of an empty PostgreSQL database
@@ -88,8 +88,8 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
         |share: usize| lags.get(lags.len().saturating_sub(1) * share / 1_000).copied().unwrap_or_default();
     report::print(format_args!(
         "{} keys deleted on one of two replicas ({}), {} at a time, {} connections of load on each.\n\
-         Let through on the same replica after the answer: {late}.\n\
-         Let through on the other, after the answer: p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}.",
+         Calls allowed by the same replica after the answer: {late}.\n\
+         Last call allowed by the other replica, after the answer: p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}.",
         trials.len(),
         if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" },
         arguments.at_once,
@@ -99,7 +99,7 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
         at(999),
         at(1_000),
     ));
-    if late == 0 { Ok(()) } else { Err(format!("{late} calls were let through after the answer")) }
+    if late == 0 { Ok(()) } else { Err(format!("{late} calls were allowed after the answer")) }
 }
 
 /// Keeps connections busy with a key that isn't deleted.
@@ -170,7 +170,7 @@ async fn ask_until_refused(address: SocketAddr, request: Vec<u8>) -> Result<Vec<
             status => return Err(format!("unexpected status {status}")),
         }
     }
-    Err("a deleted key goes on working".to_owned())
+    Err("a deleted key continues to work".to_owned())
 }
 
 /// Builds a request without a body.

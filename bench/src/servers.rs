@@ -152,7 +152,7 @@ impl Tollkeeper {
     ) -> Result<Self, String> {
         let server = Server::spawn(&mut command)?;
         client::wait_for(public, "/readyz").await.map_err(|error| {
-            format!("{error}; `--log FILE` keeps what {} says about it", command.get_program().display())
+            format!("{error}; to see the log of {}, use `--log FILE`", command.get_program().display())
         })?;
         let token =
             std::fs::read_to_string(folder.join("service.token")).map_err(|error| error.to_string())?;

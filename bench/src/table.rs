@@ -1,4 +1,4 @@
-//! Measures every operation next to its floor in one run, on SQLite and PostgreSQL, with one core and with
+//! Compares every operation with its floor in one run, on SQLite and PostgreSQL, with one core and with
 //! two cores for the server.
 //!
 //! In each round, all floors and all operations are measured in turn. An operation that uses up objects (such
@@ -94,7 +94,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
                     Some(cluster.database(&format!("bench{cores}")).await?)
                 }
                 (Database::Postgres, None, None) => {
-                    report::print("PostgreSQL is not installed: its tables are left out.\n");
+                    report::print("PostgreSQL is not installed, so its tables are omitted.\n");
                     continue;
                 }
             };
@@ -225,10 +225,12 @@ impl Setup<'_> {
     fn head(&self) -> String {
         let Arguments { seconds, rounds, connections, .. } = self.arguments;
         let shared = match (self.cores.pinned, self.url.is_some()) {
-            (true, false) => "the client has the others",
+            (true, false) => "the client uses the others",
             (true, true) => "the client and PostgreSQL itself share the others",
-            (false, false) => "the client shares them: rates are those of both together",
-            (false, true) => "the client and PostgreSQL itself share them: rates are those of all together",
+            (false, false) => "the client shares them, so the rates are those of both together",
+            (false, true) => {
+                "the client and PostgreSQL itself share them, so the rates are those of all together"
+            }
         };
         format!(
             "{rounds} rounds of {seconds} s each, {connections} connections; {} worker(s) a server, {shared} (cores \

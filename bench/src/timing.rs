@@ -63,7 +63,7 @@ const CASES: [Case; 3] = [
         next: false,
     },
     Case {
-        label: "what follows it at once",
+        label: "the next request",
         path: "/v1/auth/forgot-password",
         status: "200",
         pause: MAIL_PAUSE,

@@ -1,7 +1,7 @@
 //! tokio-postgres as used by the service: reads pipelined over four connections, transactions on one of
 //! sixteen, prepared statements one after another, and the rows of a batch pipelined.
 
-#![allow(clippy::disallowed_types, reason = "the bare driver is what is measured here")]
+#![allow(clippy::disallowed_types, reason = "this file measures the bare driver")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -144,7 +144,7 @@ impl Postgres {
 
     fn reader(&self) -> &Reader {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % READERS;
-        #[allow(clippy::indexing_slicing, reason = "there are as many")]
+        #[allow(clippy::indexing_slicing, reason = "the number of writers equals the number of permits")]
         &self.readers[at]
     }
 

@@ -1,7 +1,7 @@
 //! rusqlite, configured like in the service and called on the async threads: a commit waits for the disk on
 //! its thread.
 
-#![allow(clippy::disallowed_types, reason = "the bare driver is what is measured here")]
+#![allow(clippy::disallowed_types, reason = "this file measures the bare driver")]
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

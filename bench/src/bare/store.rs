@@ -92,7 +92,10 @@ pub struct Events {
 
 /// A usage event.
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "read as the service reads it, though the bare rows hold less")]
+#[allow(
+    dead_code,
+    reason = "the whole request is parsed, as in the service, although the bare rows contain less"
+)]
 pub struct Event {
     pub id: String,
     pub source: String,

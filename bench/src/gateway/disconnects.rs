@@ -48,7 +48,7 @@ impl LlamaCpp {
         };
         let made = script("make_gguf.py").arg(LAYERS).status().map_err(|error| error.to_string())?;
         if !made.success() {
-            return Err("the model can't be made: `pip install gguf xllamacpp`".to_owned());
+            return Err("the model can't be created: run `pip install gguf xllamacpp`".to_owned());
         }
         // Low priority, because llama.cpp computes continuously. Otherwise, on two cores, the gateway and the
         // clients would wait for it, and it would generate more tokens after clients have disconnected.
@@ -61,7 +61,7 @@ impl LlamaCpp {
         let mut output = BufReader::new(output.ok_or("llama.cpp has no output")?);
         output.read_line(&mut line).map_err(|error| error.to_string())?;
         let address = line.trim().strip_prefix("http://").and_then(|address| address.parse().ok());
-        let address = address.ok_or_else(|| format!("llama.cpp says {line:?}"))?;
+        let address = address.ok_or_else(|| format!("unexpected output of llama.cpp: {line:?}"))?;
         Ok(Self { address, process, commands })
     }
 
@@ -150,7 +150,7 @@ pub async fn run(
     let generated = engine.generated().await? - before;
     report::print(format_args!(
         "Without a gateway, {count} streams: {received} tokens were received of {generated} generated: {:.4}.\n\
-         {:.2} tokens of each left stream were not received.",
+         {:.2} tokens of each abandoned stream were not received.",
         as_f64(received) / as_f64(generated),
         missing(generated, received, count - complete)
     ));
@@ -226,10 +226,10 @@ fn missing(generated: u64, seen: u64, streams: u32) -> f64 {
 fn print(disconnects: u32, left: &Left, charged: &Charged, generated: u64, took: Duration) {
     let share = as_f64(charged.tokens) / as_f64(generated);
     report::print(format_args!(
-        "\nA real llama.cpp: {disconnects} streams, {} of which were left after a random number of events; {:.0} s.\n\
+        "\nA real llama.cpp: {disconnects} streams, {} of which were abandoned after a random number of events; {:.0} s.\n\
          The clients received {} tokens; {} events with {} tokens are charged ({} estimated); llama.cpp has\n\
          generated {generated}: {share:.4}.\n\
-         {:.2} tokens of each left stream are not charged.",
+         {:.2} tokens of each abandoned stream are not charged.",
         disconnects - left.complete,
         took.as_secs_f64(),
         left.received,

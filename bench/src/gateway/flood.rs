@@ -80,7 +80,7 @@ pub async fn run(
     length: Duration,
 ) -> Result<(), String> {
     let title = format!("Plain calls, {per_s} per second, during a flood over {CONNECTIONS} connections");
-    let names = ["calls/s", "p50 µs", "p99 µs", "most MiB", "flood/s"];
+    let names = ["calls/s", "p50 µs", "p99 µs", "max MiB", "flood/s"];
     output.group(&title, &names.map(str::to_owned));
     let threads = BackgroundThreads::new("flood", 1);
     for (flood, name) in Flood::ALL {

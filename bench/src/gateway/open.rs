@@ -74,7 +74,7 @@ async fn until_closed(target: &Target, stub: &Stub, others: usize) -> Result<(),
     let begin = Instant::now();
     while stub.open() > others {
         if begin.elapsed() > CLOSE_TIMEOUT {
-            return Err(format!("{} goes on without a client", target.name));
+            return Err(format!("{} continues without a client", target.name));
         }
         tokio::task::yield_now().await;
     }

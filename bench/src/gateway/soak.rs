@@ -59,8 +59,8 @@ impl Habit {
 /// Keeps this number of streams open, and prints a line per minute.
 pub async fn run(target: Target, place: &Path, streams: u16, minutes: u32) -> Result<(), String> {
     report::print(format_args!(
-        "{minutes} minutes of {streams} streams on SQLite, two events a second each and 24 in all; a quarter of their\n\
-         clients leave, an eighth don't read for 6 seconds.\n"
+        "{minutes} minutes of {streams} streams on SQLite, each with two events per second and 24 in total; a quarter of their\n\
+         clients disconnect, and an eighth don't read for 6 seconds.\n"
     ));
     let names = ["minute", "begun", "whole", "left", "cut", "memory MiB", "descriptors"];
     report::line(&names.map(str::to_owned));
@@ -97,7 +97,7 @@ pub async fn run(target: Target, place: &Path, streams: u16, minutes: u32) -> Re
     clients.await;
     let counts = counts.take();
     if let Some(problem) = counts.problems.first() {
-        return Err(format!("{} streams were cut, among them: {problem}", counts.problems.len()));
+        return Err(format!("{} streams were cut off, including: {problem}", counts.problems.len()));
     }
     settled(&target, place, counts.begun, first_descriptors).await?;
     report::print(format_args!("\n{}", watch::grown(&samples)?));

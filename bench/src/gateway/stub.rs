@@ -31,7 +31,7 @@ pub enum Form {
     Plain,
     /// A stream in which each event is written separately.
     Events,
-    /// A stream that is written at once.
+    /// A stream that is written in one piece.
     Joined,
     /// A stream whose first event takes 5 ms, as the first token of a fast model would.
     Late,

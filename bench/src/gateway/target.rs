@@ -127,7 +127,7 @@ impl Target {
                     address = (Ipv4Addr::LOCALHOST, port).into();
                 }
                 _ if line.trim_end() == "serve" => break,
-                _ => return Err(format!("{name} says {line:?}")),
+                _ => return Err(format!("unexpected output of {name}: {line:?}")),
             }
         }
         let target = Self { name, address, path, model, headers, process: Process::Peer(peer) };

@@ -113,7 +113,7 @@ pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     );
     let flat =
         memory(last) <= memory(second) * SLACK + SLACK_MIB && most(last) <= most(second) + SLACK_DESCRIPTORS;
-    if flat { Ok(format!("Flat: {told}.")) } else { Err(format!("it grows: {told}")) }
+    if flat { Ok(format!("Flat: {told}.")) } else { Err(format!("growth: {told}")) }
 }
 
 #[cfg(test)]

@@ -332,7 +332,7 @@ fn models() -> Vec<Operation> {
     ]
 }
 
-/// Returns calls that the built-in demo answers at once, with 8 tokens.
+/// Returns calls that the built-in demo answers immediately, with 8 tokens.
 fn model_calls() -> Vec<Operation> {
     fn call(w: &World, path: &str, body: &Value) -> Call {
         Call::to(w.public, "POST", path).bearer(&w.busy_key).body(body).expect("\"usage\"")

@@ -190,7 +190,7 @@ impl World {
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        Err("the mail doesn't leave".to_owned())
+        Err("the mail isn't sent".to_owned())
     }
 
     /// Returns the current time in the format of events.
