@@ -31,7 +31,7 @@ pub fn encode(coding: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
             encoded
         }
         "identity" => body.to_vec(),
-        other => panic!("there is no coding {other}"),
+        other => panic!("unknown coding {other}"),
     }
 }
 

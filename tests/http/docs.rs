@@ -250,7 +250,7 @@ async fn links_resolve(world: World) {
             let anchors = page.matches(&format!("id=\"{anchor}\"")).count();
             assert!(
                 anchor.is_empty() || anchors == 1,
-                "{path} links to {href}, which is there {anchors} times"
+                "{path} links to {href}, which exists {anchors} times"
             );
             count += 1;
         }

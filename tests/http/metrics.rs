@@ -23,7 +23,7 @@ async fn value(world: &World, name: &str) -> u64 {
     let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let value = lines.next().unwrap_or_else(|| panic!("no {name} in {text}"));
-    assert_eq!(lines.next(), None, "{name} stands twice in {text}");
+    assert_eq!(lines.next(), None, "{name} occurs twice in {text}");
     value.parse().unwrap()
 }
 
@@ -98,7 +98,7 @@ async fn count(world: &World, series: &str) -> u64 {
     let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let value = lines.next().map_or(0, |value| value.parse().unwrap());
-    assert_eq!(lines.next(), None, "{series} stands twice in {text}");
+    assert_eq!(lines.next(), None, "{series} occurs twice in {text}");
     value
 }
 
@@ -138,16 +138,12 @@ async fn requests_are_counted_by_route_and_status(world: World) {
     assert_eq!(requests("public", "-", "-", 404).await, (2, 4));
     assert_eq!(requests("public", "-", "-", 405).await, (2, 4));
     let (scrapes, _) = requests("service", "GET", "/metrics", 200).await;
-    assert_eq!(
-        requests("service", "GET", "/metrics", 200).await.0,
-        scrapes + 3,
-        "each reading counts itself"
-    );
+    assert_eq!(requests("service", "GET", "/metrics", 200).await.0, scrapes + 3, "each read counts itself");
     assert_eq!(count(&world, "tollkeeper_errors_total{code=\"unknown_path\"}").await, 2);
     assert_eq!(count(&world, "tollkeeper_errors_total{code=\"missing_credentials\"}").await, 1);
     let text = metrics(&world, world.app.api.service_token.expose()).await.text;
     for secret in [place.organization.as_str(), "org_none", "/no/such", "secret", "BREW", &key] {
-        assert!(!text.contains(secret), "{secret} stands in {text}");
+        assert!(!text.contains(secret), "{secret} occurs in {text}");
     }
 }
 
@@ -224,14 +220,14 @@ async fn servers_audit_the_books_periodically(world: World) {
     let [one, two] = [(); 2].map(|()| app.leases.lease(Job::Audit));
     let run = async |lease| scheduled_audit::run_due(&app.billing, lease).await.unwrap();
     let leads = "tollkeeper_job_leader{job=\"audit\"}";
-    assert_eq!(run(&one).await, None, "the first one is only planned");
+    assert_eq!(run(&one).await, None, "the first run is only planned");
     assert_eq!(count(&world, leads).await, 1);
     assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 0);
     world.clock.advance_ms(HOUR_MS);
     // The first replica's lease has ended, so the second replica may audit.
     let report = run(&two).await.unwrap();
     assert!(report.is_clean() && report.checked.organizations == 1, "{report:?}");
-    assert_eq!(run(&one).await, None, "another one has the lease");
+    assert_eq!(run(&one).await, None, "another replica has the lease");
     assert_eq!(count(&world, leads).await, 0);
     assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 1);
     let text = metrics(&world, app.api.service_token.expose()).await.text;
@@ -244,7 +240,7 @@ async fn servers_audit_the_books_periodically(world: World) {
     sql(spoil).bind(place.organization.as_str()).execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     world.clock.advance_ms(6 * HOUR_MS - MINUTE_MS);
-    assert_eq!(run(&two).await, None, "it isn't due yet");
+    assert_eq!(run(&two).await, None, "the job isn't due yet");
     world.clock.advance_ms(MINUTE_MS.max(LEASE_MS));
     let report = run(&one).await.unwrap();
     assert!(!report.is_clean());

@@ -74,7 +74,7 @@ fn every_reference_resolves() {
         }
     });
     let made: BTreeSet<_> = document["components"]["schemas"].as_object().unwrap().keys().cloned().collect();
-    assert_eq!(used, made, "and no schema is there for nothing");
+    assert_eq!(used, made, "and every schema is used");
 }
 
 /// Returns the schema that a schema refers to, or the schema itself. A nullable schema contains one
@@ -157,9 +157,9 @@ fn every_operation_is_complete() {
     for route in json_routes() {
         let operation = operation(document, &route);
         let id = operation["operationId"].as_str().unwrap();
-        assert!(ids.insert(id.to_owned()), "{id} is there twice");
+        assert!(ids.insert(id.to_owned()), "{id} occurs twice");
         let is_word = id.chars().all(|char| char.is_ascii_lowercase() || char == '_');
-        assert!(is_word, "{id} makes no good name of a function");
+        assert!(is_word, "{id} isn't a valid name of a function");
         let of_the_path = route.handler.replace("::", "_");
         assert!(!of_the_path.starts_with(id), "{id} is a path, not a verb and an object");
         for text in ["summary", "description"] {
@@ -240,7 +240,7 @@ fn every_operation_is_complete() {
 /// Returns the status of an error code.
 fn code_status(code: &Value) -> u16 {
     let found = Code::ALL.iter().find(|one| *code == one.as_str());
-    found.unwrap_or_else(|| panic!("{code} is no code")).status().as_u16()
+    found.unwrap_or_else(|| panic!("{code} isn't an error code")).status().as_u16()
 }
 
 /// Every error code is returned by an operation, by any request, or only by pages of the console, which
@@ -265,7 +265,7 @@ fn every_error_code_is_answered() {
     ];
     let others = openapi::CODES_OF_ANY_REQUEST.iter().chain(&of_the_console);
     let any: BTreeSet<_> = others.map(|code| json!(code.as_str()).to_string()).collect();
-    assert!(due.is_subset(&any), "no operation answers {due:?}");
+    assert!(due.is_subset(&any), "no operation returns {due:?}");
 }
 
 /// The documented callers of each operation match the tables of roles.
@@ -571,7 +571,7 @@ fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) ->
                 // Required properties are checked by `required`.
                 let known = |found: &BTreeSet<_>| due.as_ref().is_some_and(|due| found.is_subset(due));
                 if is_exact && !found.as_ref().is_none_or(known) {
-                    return Err(format!("documented are {due:?}, there are {found:?}"));
+                    return Err(format!("documented: {due:?}, found: {found:?}"));
                 }
                 true
             }
@@ -588,7 +588,7 @@ fn check(document: &Value, schema: Schema<'_>, value: &Value, is_exact: bool) ->
                 }
                 true
             }
-            other => panic!("teach this check the keyword `{other}`"),
+            other => panic!("this check doesn't support the keyword `{other}`"),
         };
         if !holds {
             return Err(format!("{value} breaks {keyword}: {rule}"));
@@ -606,7 +606,7 @@ fn is_type(word: &Value, value: &Value) -> bool {
         "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
-        other => panic!("no type is called {other}"),
+        other => panic!("unknown type {other}"),
     }
 }
 
@@ -615,7 +615,7 @@ fn is_pattern(pattern: &str, text: &str) -> bool {
         "^[!-~]+$" => !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()),
         // A month.
         "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$" => Month::parse(text).is_some(),
-        other => panic!("teach this check the pattern `{other}`"),
+        other => panic!("this check doesn't support the pattern `{other}`"),
     }
 }
 
@@ -627,7 +627,7 @@ fn is_format(format: &str, value: &Value) -> bool {
         "uri" => text.is_none_or(|text| text.contains("://")),
         "email" => text.is_none_or(|text| text.contains('@')),
         "int64" | "uint16" | "uint32" | "uint64" => value.is_null() || value.is_i64() || value.is_u64(),
-        other => panic!("teach this check the format `{other}`"),
+        other => panic!("this check doesn't support the format `{other}`"),
     }
 }
 
@@ -799,7 +799,7 @@ fn assert_documented(document: &Value, route: &Route, answer: &Answer) {
     let responses = &operation(document, route)["responses"];
     let response = responses.get(answer.status.to_string());
     let response =
-        response.unwrap_or_else(|| panic!("{route:?} answers {}, which isn't documented", answer.status));
+        response.unwrap_or_else(|| panic!("{route:?} returns {}, which isn't documented", answer.status));
     let kind = if answer.status == 200 { route.content_type } else { "application/json" };
     assert_eq!(answer.header("content-type").split(';').next(), Some(kind));
     let has_tag = response["headers"].get("ETag").is_some();

@@ -238,7 +238,7 @@ async fn errors_are_pages(world: World) {
         let large = form(&world, path, &[("token", &long)]).send().await;
         check(&large, 413, "The input is too long");
         let id = large.header("x-request-id");
-        assert!(large.text.contains(id), "the page names the request: {}", large.text);
+        assert!(large.text.contains(id), "the page contains the request id: {}", large.text);
     }
     // The longest allowed passwords fit.
     let long = "ẞ".repeat(512);

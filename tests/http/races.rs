@@ -82,7 +82,7 @@ async fn one_of_many_registrations_gets_the_email_and_one_the_username(world: Wo
     .await;
     let lost = RACERS - 1;
     assert_eq!(tally(&answers), expected([(200, "", 1), (409, "email_taken", lost)]));
-    assert_eq!(mails_waiting(&world).await, 1, "the losers sent no mail");
+    assert_eq!(mails_waiting(&world).await, 1, "the refused requests sent no mail");
 
     let answers = race(&twins, |twin, n| {
         let name = if n < RACERS / 2 { "bob" } else { "BOB" };

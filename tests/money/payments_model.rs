@@ -55,7 +55,7 @@ async fn play(database: Database) {
                 history.step(shop).await;
                 if processes_die && deaths.below(8) == 0 {
                     let waits = deaths.below(60);
-                    history.said.push(format!("the process dies after {waits} waits"));
+                    history.said.push(format!("the process is killed after {waits} waits"));
                     die(shop, waits).await;
                 }
             }

@@ -102,7 +102,7 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
             let before = count();
             back_up(&start, on_postgres, &file);
             let after = count();
-            assert!(until(|| count() >= after + 5), "the load goes on");
+            assert!(until(|| count() >= after + 5), "the load continues");
             stop.store(true, Ordering::Relaxed);
             (before, after)
         });

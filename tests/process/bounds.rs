@@ -142,7 +142,7 @@ fn number_of_query_and_form_parts_is_bounded(database: Database) {
             let path = format!("/v1/organizations?{pairs}");
             server.get(&path).bearer(&ada.access_token).send()
         };
-        assert_eq!(list(&pairs(256)).status, 200, "what is unknown is ignored");
+        assert_eq!(list(&pairs(256)).status, 200, "unknown fields are ignored");
         for query in [pairs(257), vec!["search=x"; 257].join("&"), vec!["a"; 5_000].join("&")] {
             let answer = list(&query);
             assert_eq!((answer.status, answer.details()), (400, vec!["query too_many".to_owned()]));

@@ -214,7 +214,7 @@ fn openapi_command_prints_the_served_document() {
     let printed = start.clone().set("TOLLKEEPER_PUBLIC_URL", "https://other.example").command(&["openapi"]);
     assert_eq!((printed.code, printed.log.as_str()), (Some(0), ""));
     let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
-    assert!(!start.data_dir().exists(), "it needs no data folder");
+    assert!(!start.data_dir().exists(), "the command needs no data folder");
     let served = start.run().get("/openapi.json").bare();
     assert_eq!(printed["servers"][0]["url"], "https://other.example");
     assert_eq!(served["servers"][0]["url"], PUBLIC_URL);

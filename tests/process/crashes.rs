@@ -256,13 +256,13 @@ pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> S
     let corrections = all(|one| &one.corrections);
     let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NOT NULL");
     assert_eq!(stored.len(), corrections.len(), "each correction once");
-    assert!(stored.iter().collect::<BTreeSet<_>>() == corrections, "the corrections that were answered");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == corrections, "the acknowledged corrections");
     let stored = texts(&db, "SELECT event_id FROM usage_events WHERE corrects IS NULL");
     assert_eq!(stored.len(), events.len(), "each event once");
-    assert!(stored.iter().collect::<BTreeSet<_>>() == events, "the events that were answered");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == events, "the acknowledged events");
     let stored = texts(&db, "SELECT reference FROM credits WHERE kind = 'purchase'");
     assert_eq!(stored.len(), credits.len(), "each credit once");
-    assert!(stored.iter().collect::<BTreeSet<_>>() == credits, "the credits that were answered");
+    assert!(stored.iter().collect::<BTreeSet<_>>() == credits, "the acknowledged credits");
     let left: BTreeSet<_> = texts(&db, "SELECT id FROM reservations").into_iter().collect();
     let captured = all(|one| &one.captured);
     assert!(captured.iter().all(|id| !left.contains(*id)), "a captured reservation holds no money");
@@ -357,7 +357,11 @@ fn crash_servers(count: usize, url: Option<&str>, folder: &Folder) {
                 break;
             }
             let victim = chance.below(count);
-            assert_eq!(fleet.servers.remove(victim).kill().code, None, "it died by the signal");
+            assert_eq!(
+                fleet.servers.remove(victim).kill().code,
+                None,
+                "the process was killed by the signal"
+            );
             fleet.servers.insert(victim, replicas.starts[victim].run());
             *target.services.write().unwrap() = addresses(&fleet);
         }

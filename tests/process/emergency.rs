@@ -261,7 +261,7 @@ fn master_key_rotation_needs_no_downtime(database: Database) {
         }
         assert_eq!(server.stop().code, Some(0));
         let refused = start.refused();
-        assert_eq!(refused.code, Some(1), "the older key opens nothing any more");
+        assert_eq!(refused.code, Some(1), "the older key no longer opens anything");
     });
 }
 

@@ -146,7 +146,7 @@ fn slow_body_is_refused() {
         assert!(head.contains("\r\nconnection: close\r\n"), "{head}");
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["error"]["code"], "request_timeout");
-        assert_eq!(raw.rest(), "", "nothing comes after it");
+        assert_eq!(raw.rest(), "", "nothing follows it");
     }
     assert!(asked.elapsed() >= Duration::from_millis(900));
     // Sending single bytes doesn't help the client.

@@ -341,15 +341,20 @@ fn refused_sender_or_connection_is_retried(database: Database) {
 
 #[on_each_database]
 fn server_reply_with_the_mails_link_is_not_logged(database: Database) {
-    with_server(database, "a mail that is repeated", &["--refuse-content", "ada"], async |world, _server| {
-        let logs = CapturedLog::default();
-        let _capture = logs.capture();
-        world.post("/v1/auth/register", &registration_of_ada()).data().await;
-        assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
-        let text = logs.text();
-        assert!(text.contains("gave up sending an e-mail") && text.contains("554 5.6.0"), "{text}");
-        assert!(!text.contains("token=") && !text.contains(ADA) && !text.contains("Hello"), "{text}");
-    });
+    with_server(
+        database,
+        "a reply that contains the mail",
+        &["--refuse-content", "ada"],
+        async |world, _server| {
+            let logs = CapturedLog::default();
+            let _capture = logs.capture();
+            world.post("/v1/auth/register", &registration_of_ada()).data().await;
+            assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
+            let text = logs.text();
+            assert!(text.contains("gave up sending an e-mail") && text.contains("554 5.6.0"), "{text}");
+            assert!(!text.contains("token=") && !text.contains(ADA) && !text.contains("Hello"), "{text}");
+        },
+    );
 }
 
 #[on_each_database]
@@ -384,10 +389,10 @@ fn slow_server_delays_neither_requests_nor_other_mails(database: Database) {
         world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
         until("the others", || (server.mails_to(ADA).len() == 2).then_some(())).await;
         assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
-        assert_eq!(count_failed(&world), 0, "the slow ones are still under way");
+        assert_eq!(count_failed(&world), 0, "the slow e-mails are still in progress");
         if world.backend == "sqlite" {
             tokio::time::sleep_until((begin + Duration::from_secs(25)).into()).await;
-            until("the end of patience", || (count_failed(&world) == 7).then_some(())).await;
+            until("the timeout", || (count_failed(&world) == 7).then_some(())).await;
             assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
             // The slow connections still wait for an answer. Later e-mails use others.
             world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
@@ -419,7 +424,7 @@ fn two_replicas_send_each_mail_once(database: Database) {
         });
         let sent = [one.await.unwrap(), two.await.unwrap()];
         assert_eq!(sent[0] + sent[1], 40, "{sent:?}");
-        assert!(sent.iter().all(|sent| *sent > 0), "both took part: {sent:?}");
+        assert!(sent.iter().all(|sent| *sent > 0), "both replicas sent e-mails: {sent:?}");
         let mut to: Vec<_> =
             server.mails().iter().map(|mail| mail["to"][0].as_str().unwrap().to_owned()).collect();
         to.sort();

@@ -176,7 +176,7 @@ fn data_folder_writable_by_others_is_refused() {
                 assert!(log.contains(word), "no {word} in {log}");
             }
         }
-        assert_eq!(std::fs::read_dir(start.data_dir()).unwrap().count(), 0, "nothing was written there");
+        assert_eq!(std::fs::read_dir(start.data_dir()).unwrap().count(), 0, "nothing was written to it");
     }
     // Kubernetes volumes and many other folders belong to a group of their own, so the server only warns of
     // these modes.
@@ -187,7 +187,7 @@ fn data_folder_writable_by_others_is_refused() {
         server.stop();
     }
     set_mode(&start.data_dir(), 0o700);
-    assert!(!start.run().stop().log.contains("chmod"), "a closed folder needs no words");
+    assert!(!start.run().stop().log.contains("chmod"), "a private folder needs no warning");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn public_server_warns_of_each_unsafe_default() {
         let line = lines.iter().find(|line| line.contains(key)).unwrap();
         assert!(line.contains(way_out), "{line}");
     }
-    assert_eq!(warnings(&[]), Vec::<String>::new(), "on the loopback nothing is said");
+    assert_eq!(warnings(&[]), Vec::<String>::new(), "no warning on the loopback address");
     let good = [
         OPEN,
         ("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1"),

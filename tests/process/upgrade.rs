@@ -187,7 +187,7 @@ fn running_server_survives_a_migration(database: Database) {
             });
         });
         // PostgreSQL would refuse a prepared statement that selects all columns, and fail its transaction.
-        assert_eq!(again, 0, "calls had to be made again: {}", errors(&server));
+        assert_eq!(again, 0, "calls had to be repeated: {}", errors(&server));
         assert_eq!(server.get("/readyz").send().status, 200);
         let bob = server.sign_up("bob");
         server.settle(&bob);

@@ -62,7 +62,7 @@ async fn guess_until_waiting(
                     break;
                 }
             }
-            assert!(checked < 1_000, "nothing stops the guesses");
+            assert!(checked < 1_000, "the guesses are never throttled");
         }
     }
     checked

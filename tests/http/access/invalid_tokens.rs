@@ -88,7 +88,7 @@ async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attac
         ("no typ", encode("{\"alg\":\"EdDSA\"}") + &format!(".{payload}.{signature}")),
         ("crit", other_header("}", ",\"crit\":[\"exp\"]}")),
         (
-            "a jwk of its own",
+            "an embedded key (jwk)",
             other_header("}", &format!(",\"jwk\":{{\"kty\":\"OKP\",\"x\":\"{public_key}\"}}}}")),
         ),
         ("jku", other_header("}", ",\"jku\":\"http://127.0.0.1/keys\"}")),
@@ -98,10 +98,10 @@ async fn attacks(world: &World, victim: &TestUser, kind: TokenKind) -> Vec<Attac
         ("from the future", signed(|claims| claims.iat += 3_600)),
         ("wrong iss", signed(|claims| claims.iss = "https://evil.example".into())),
         ("empty iss", signed(|claims| claims.iss.clear())),
-        ("iss with a slash more", signed(|claims| claims.iss.push('/'))),
+        ("iss with an additional slash", signed(|claims| claims.iss.push('/'))),
         ("wrong aud", signed(|claims| claims.aud = "https://evil.example".into())),
         ("empty aud", signed(|claims| claims.aud.clear())),
-        ("a session that never was", {
+        ("a session that never existed", {
             let mut claims = claims();
             claims.sid = SessionId::new(world.clock.now(), &world.app.random);
             keyset.sign(kind, &claims)

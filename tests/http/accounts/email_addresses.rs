@@ -43,7 +43,7 @@ async fn domains_with_and_without_a_final_sigma_differ(world: World) {
     let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
     let texts = mails.map(|mail| std::fs::read_to_string(mail.unwrap().path()).unwrap());
     let invitation = texts.into_iter().find(|text| text.contains("Invitation to Acme")).unwrap();
-    assert!(!invitation.contains("Hi maria"), "it is for another user: {invitation}");
+    assert!(!invitation.contains("Hi maria"), "the invitation is for another user: {invitation}");
 
     assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
     let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;

@@ -118,7 +118,7 @@ async fn invitations_to_one_address_are_limited_across_senders(world: World) {
         assert_eq!(open_invitations(&world, &organization).await, 0, "nothing was done");
         refusals.push(refused.json());
     }
-    assert_eq!(refusals[0], refusals[1], "nothing tells whether there is an account");
+    assert_eq!(refusals[0], refusals[1], "the responses don't reveal whether the account exists");
 }
 
 #[on_each_database(&[("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "2")])]
@@ -181,7 +181,11 @@ async fn mails_are_limited_by_client_address(world: World) {
         assert_eq!(register(name, address).await.status, 200);
     }
     assert_rate_limited(&register("four", "2001:db8::1").await, HOUR_MS);
-    assert_eq!(register("four", "2001:db8:0:1::1").await.status, 200, "nothing was left of it");
+    assert_eq!(
+        register("four", "2001:db8:0:1::1").await.status,
+        200,
+        "the refused registration created no account"
+    );
     let mut refusals = Vec::new();
     for name in ["one", "nobody"] {
         let body = json!({"email": format!("{name}@example.com")});
@@ -221,7 +225,7 @@ async fn counters_expire_after_an_hour_even_if_the_clock_is_set_back(world: Worl
     assert_eq!(counters(&world).await, 2, "the address and the recipient");
     assert_rate_limited(&ask().await, HOUR_MS);
     world.clock.advance_ms(-2 * MINUTE_MS);
-    assert_eq!(ask().await.status, 200, "that count lies in the future");
+    assert_eq!(ask().await.status, 200, "the count is in the future");
     world.clock.advance_ms(HOUR_MS + 1);
     sweep(&world.app).await.unwrap();
     assert_eq!(counters(&world).await, 0);

@@ -68,7 +68,11 @@ async fn password_change_voids_older_reset_links(world: World) {
     change(&world, &ada.access_token, PASSWORD, NEW_PASSWORD).data().await;
     let refused = reset(&world, &link, "Another-Kettle-77").refused().await;
     assert_eq!(refused, (400, "invalid_token".into()));
-    assert_eq!(mails(&world, "ada", "Choose a new password").await.len(), 1, "the other never leaves");
+    assert_eq!(
+        mails(&world, "ada", "Choose a new password").await.len(),
+        1,
+        "the other e-mail is never sent"
+    );
     login(&world, "ada", NEW_PASSWORD).data().await;
     // A link requested afterward works.
     world.clock.advance_ms(1);

@@ -100,7 +100,7 @@ async fn invalid_keys_are_refused(world: World) {
     }
     let body = json!({"expires_at": START, "restrictions": {"models": ["gpt-9"], "rate_limit": 0}, "permisions": []});
     let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
-    assert_eq!(answer.details().len(), 5, "all at once: {}", answer.text);
+    assert_eq!(answer.details().len(), 5, "all mistakes are reported: {}", answer.text);
     assert!(answer.text.contains("did you mean `permissions`?"));
     assert_eq!(world.get(&path).bearer(&ada.access_token).data().await["total"], 0);
 }

@@ -99,7 +99,7 @@ async fn tag_changes_with_everything_that_a_read_shows_but_usage(world: World) {
             let answer = world.call(Method::PUT, path).json(&patch).bearer(token).send().await;
             assert_eq!(answer.status, 200, "{}", answer.text);
             let now = tag(&world, token, path).await;
-            assert_eq!(answer.header("etag"), now, "a change answers the tag of the next read");
+            assert_eq!(answer.header("etag"), now, "a change returns the tag of the next read");
             assert!(seen.insert(now.clone()), "{path} {patch}");
             let again = world.call(Method::PUT, path).json(&patch).bearer(token).send().await;
             assert_eq!(again.header("etag"), now, "a change to the same values");
@@ -266,7 +266,7 @@ async fn one_of_concurrent_changes_with_one_tag_is_made(world: World) {
             let read = world.get(path).bearer(token).send().await;
             assert_eq!(read.header("etag"), made[0].header("etag"));
             let written = made[0].json()["data"]["description"].clone();
-            assert_eq!(read.json()["data"]["description"], written, "the one that was made stays");
+            assert_eq!(read.json()["data"]["description"], written, "the successful change remains");
         }
         for path in &objects.paths {
             let current = tag(&world, token, path).await;

@@ -283,7 +283,7 @@ async fn invitation_ends_when_its_sender_loses_the_right(world: World) {
     }
     let before = mails(&world).len();
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
-    assert_eq!(mails(&world).len() - before, 1, "what has ended isn't mailed");
+    assert_eq!(mails(&world).len() - before, 1, "ended invitations aren't mailed");
     for (name, high, low) in tokens {
         for (kind, token) in [("high", high), ("low", low)] {
             world.user(&format!("{name}-{kind}")).await;
@@ -359,7 +359,7 @@ async fn invitation_text_cannot_change_the_mail(world: World) {
     let message = format!("Hi <b>you</b>\r\nBcc: x@y.example\n\n.\n{fake}\nhttp://evil.example/{fake}");
     let body = json!({"email": GUEST, "message": message});
     let token = send_invitation(&world, &ada, &place, body).await;
-    assert_ne!(token, fake, "the only token that stands alone is ours");
+    assert_ne!(token, fake, "the only token on a separate line is ours");
     let mail = mails(&world).pop().unwrap();
     let (head, rest) = mail.split_once("\n\n").unwrap();
     assert_eq!(head.matches("Subject:").count(), 1, "{head}");

@@ -220,7 +220,7 @@ async fn last_owner_cannot_leave_or_be_demoted(world: World) {
     assert_eq!(
         remove(&world, &bob, &place, &ada).refused().await,
         (403, "insufficient_role".into()),
-        "an admin may not learn the number of owners"
+        "an admin must not learn the number of owners"
     );
     change(&world, &ada, &place, &bob, "owner").data().await;
     change(&world, &ada, &place, &ada, "member").data().await;

@@ -175,7 +175,7 @@ async fn catalog_has_pages_in_anthropics_form(world: World) {
     let all = list("").await;
     assert_eq!((all["data"].as_array().unwrap().len(), &all["has_more"]), (6, &json!(false)));
     assert_eq!((&all["first_id"], &all["last_id"]), (&json!("svc-1"), &json!("svc-embedding-1-pro")));
-    assert_eq!(list("?limit=1000").await, all, "as Claude Code asks");
+    assert_eq!(list("?limit=1000").await, all, "as requested by Claude Code");
     let first = list("?limit=2").await;
     assert_eq!((ids(&first), &first["has_more"]), ("svc-1 svc-1-turbo".to_owned(), &json!(true)));
     let next = list("?limit=4&after_id=svc-1-turbo").await;
@@ -211,7 +211,7 @@ fn lists_of_models_have_a_rate_of_their_own(database: Database) {
         let chat = json!({"model": "svc-1", "messages": [{"role": "user", "content": "hi"}]});
         world.post("/v1/chat/completions", &chat).bearer(&key).bare().await;
         let refused = world.post("/v1/chat/completions", &chat).bearer(&key).refused().await;
-        assert_eq!(refused, (429, "rate_limited".to_owned()), "the key's own rate holds for calls");
+        assert_eq!(refused, (429, "rate_limited".to_owned()), "the key's own rate applies to calls");
         let (_, other) = world.key(&ada, &place, &json!({"name": "o"})).await;
         world.get("/v1/models").bearer(&other).bare().await;
     });
@@ -255,5 +255,5 @@ async fn key_may_come_as_x_api_key(world: World) {
         assert_eq!((wrong.status, wrong.header("x-should-retry")), (401, "false"));
     }
     let managed = world.get("/v1/organizations").header("x-api-key", &key).refused().await;
-    assert_eq!(managed, (401, "missing_credentials".to_owned()), "management takes bearers alone");
+    assert_eq!(managed, (401, "missing_credentials".to_owned()), "management accepts only bearer tokens");
 }

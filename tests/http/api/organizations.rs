@@ -246,7 +246,7 @@ async fn organization_fields_change_one_by_one(world: World) {
         "require_sign_on": false}});
     assert_eq!(put(&world, &ada, &path, &json!({})).data().await, due, "nothing is changed");
     let same = json!({"name": " Acme ", "settings": {}});
-    assert_eq!(put(&world, &ada, &path, &same).data().await, due, "the same is no change");
+    assert_eq!(put(&world, &ada, &path, &same).data().await, due, "the same values aren't a change");
 
     due["updated_at"] = json!("2026-03-10T12:00:01.000Z");
     due["settings"]["allow_public_projects"] = json!(true);
@@ -524,5 +524,9 @@ async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
     let (_, other_key) = world.key(&carl, &other, &json!({"name": "Prod"})).await;
     world.clock.advance_ms(15 * MINUTE_MS);
     world.call(Method::DELETE, &other.organization_path()).bearer(&other_key).data().await;
-    assert_eq!(world.get(&organization).bearer(&key).refused().await.0, 401, "it went with the organization");
+    assert_eq!(
+        world.get(&organization).bearer(&key).refused().await.0,
+        401,
+        "it was deleted with the organization"
+    );
 }

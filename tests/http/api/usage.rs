@@ -381,7 +381,7 @@ async fn authorize_answers_with_a_decision(world: World) {
     assert_eq!(
         (&unsaid["allowed"], &unsaid["max_tokens"]),
         (&json!(true), &json!(100)),
-        "refusals did not use the rate up"
+        "refusals didn't count against the rate"
     );
     let no = ask(call.clone()).await;
     assert_eq!(

@@ -85,7 +85,7 @@ async fn canceled_caller_changes_nothing(world: World) {
     };
     let held = lock_wallets(&world).await;
     tokio::select! {
-        answer = world.ask("/service/v1/usage", &event("a")).send() => panic!("it doesn't wait: {}", answer.text),
+        answer = world.ask("/service/v1/usage", &event("a")).send() => panic!("the request doesn't wait: {}", answer.text),
         () = until_taken(&world, 1) => {}
     }
     let stays = world.ask("/service/v1/usage", &event("b")).send();
@@ -139,11 +139,11 @@ async fn work_not_taken_in_time_is_refused_and_not_done(world: World) {
         assert_eq!(answer.unwrap_err().code, Code::BooksQueueFull);
     }
     assert!(world.app.billing.books.is_empty());
-    assert_eq!(world.app.billing.books.load()[1].0, 0, "nothing is held in memory");
+    assert_eq!(world.app.billing.books.load()[1].0, 0, "nothing is queued");
     drop(held);
     assert!(matches!(first.await.unwrap(), Ok(Ok(_))));
     let answer = submit(&world.app.billing, reserve(&world, &place)).await;
-    assert!(matches!(answer, Ok(Ok(_))), "the queue goes on");
+    assert!(matches!(answer, Ok(Ok(_))), "the queue continues");
     assert_eq!(wallet(&world, &place.organization).await, (0, 2));
     assert_books(&world).await;
 }

@@ -109,7 +109,7 @@ async fn change_is_applied_after_its_commit_only(world: World) {
     let mut tx = world.app.db.write().await.unwrap();
     changes::record(&mut tx, project, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!((here().await, here().await), (1, 0), "on this replica without any reading of the feed");
+    assert_eq!((here().await, here().await), (1, 0), "on this replica without reading the feed");
     assert_eq!(count_statements(&replica, &key).await, 0);
     settle(&replica).await;
     assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
@@ -157,13 +157,13 @@ async fn gap_drops_all_cache_entries(world: World) {
     record(&world).await;
     world.clock.advance_ms(HOUR_MS + 1);
     tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
-    restarted("all rows are gone", 1).await;
+    restarted("all rows were removed", 1).await;
 
     record(&world).await;
     world.clock.advance_ms(HOUR_MS + 1);
     record(&world).await;
     tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
-    restarted("the oldest row is gone", 2).await;
+    restarted("the oldest row was removed", 2).await;
 
     for (text, how) in [
         ("UPDATE change_position SET position = position - 2 WHERE id = 1", "a restored backup"),
@@ -323,7 +323,7 @@ async fn memory_needs_heartbeats_on_postgres(world: World) {
     assert!(feed.is_trusted(world.clock.now()));
     world.clock.advance_ms(1);
     feed.catch_up().await.unwrap();
-    assert!(!feed.is_trusted(world.clock.now()), "the feed was read, but there is no heartbeat");
+    assert!(!feed.is_trusted(world.clock.now()), "the feed was read, but has no heartbeat");
     let logged = lines.take();
     assert!(logged.len() == 1 && logged[0].contains("committed no heartbeat for 3 s"), "{logged:?}");
     assert!(world.get("/readyz").send().await.text.contains("feed"));

@@ -34,12 +34,12 @@ async fn unknown_keys_take_little_memory_and_evict_no_known_key(world: World) {
     }
     let unknown = world.app.keys.keyring.unknown_count();
     assert!((1_000..=MAX_UNKNOWN_KEYS).contains(&unknown), "{unknown}");
-    assert_eq!(world.app.keys.keyring.size(), before, "garbage is held apart from keys");
+    assert_eq!(world.app.keys.keyring.size(), before, "invalid keys are cached separately");
     let statements = world.app.db.statement_count();
     for key in &keys {
         world.get("/v1/models").bearer(key).bare().await;
     }
-    assert_eq!(world.app.db.statement_count(), statements, "the known ones are still there");
+    assert_eq!(world.app.db.statement_count(), statements, "the known keys are still cached");
 }
 
 #[on_each_database]

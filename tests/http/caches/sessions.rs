@@ -139,7 +139,7 @@ async fn every_function_that_ends_sessions_announces_it(world: World) {
         others.push(world.session(ada.id).await);
     }
     for session in &others {
-        assert_eq!(status_here(&world, &session.access_token).await, 200, "held in memory from here on");
+        assert_eq!(status_here(&world, &session.access_token).await, 200, "cached from here on");
     }
     let mut tx = world.app.db.read().await.unwrap();
     let found = users::credentials_by_id(&mut tx, ada.id, Network::Unknown).await.unwrap();
@@ -154,7 +154,7 @@ async fn every_function_that_ends_sessions_announces_it(world: World) {
         let ended = sessions::end_oldest(tx, ada.id, ada.session_id, 4, now).await.unwrap();
         assert_eq!(ended.len(), 2);
     };
-    assert_eq!(changes_of(&world, end_oldest).await, 2, "a row a session");
+    assert_eq!(changes_of(&world, end_oldest).await, 2, "one row per session");
     let mut live = 0;
     for session in &others {
         live += i32::from(status_here(&world, &session.access_token).await == 200);

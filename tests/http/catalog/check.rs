@@ -123,7 +123,7 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
 
     let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/default.toml");
     let ended = start.command(&["catalog", "check", built_in]);
-    assert_eq!(ended.code, Some(0), "the file that one copies: {}", ended.log);
+    assert_eq!(ended.code, Some(0), "the file to copy: {}", ended.log);
     assert!(!ended.stdout.contains("warning"), "{}", ended.stdout);
 }
 

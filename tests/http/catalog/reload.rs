@@ -61,7 +61,7 @@ fn models_are_added_and_retired_without_a_restart(database: Database) {
         // A retired model can't be called, but late usage is still counted at its price.
         let limits = "stays\nmax_tokens = 50\nmax_requests_per_min = 7\nmax_concurrent_requests = 2";
         file.write(&catalog(&[limits, "goes\nretired = true", "acme/new:v2\nparent = \"goes\""]));
-        assert_eq!(list_models(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
+        assert_eq!(list_models(&world, &key).await, ["stays", "goes"], "nothing happens without a reload");
         reload(&world.app.catalogs).await.unwrap();
         for bearer in [&ada.access_token, &key] {
             assert_eq!(list_models(&world, bearer).await, ["stays", "acme/new:v2"]);
@@ -198,7 +198,7 @@ fn reload_request_and_feed_gap_both_reload_the_catalog(database: Database) {
     run_with_file(database, &["m"], async |world, _| {
         let [_, replica] = Twin::both(&world).await;
         let asked = || replica.app.catalog.reload_requested().now_or_never().is_some();
-        assert!(asked(), "the file may have changed between its reading and the place in the feed");
+        assert!(asked(), "the file may have changed between the read and the entry in the feed");
         settle(&replica).await;
         assert!(!asked());
         let order = async |at: Time| {
@@ -210,7 +210,7 @@ fn reload_request_and_feed_gap_both_reload_the_catalog(database: Database) {
         assert!(!asked());
         settle(&replica).await;
         assert!(asked() && !asked(), "once");
-        assert_eq!(replica.app.feed.restarts(), 0, "keys and sessions are held on");
+        assert_eq!(replica.app.feed.restarts(), 0, "keys and sessions stay cached");
 
         order(world.clock.now()).await;
         let mut tx = world.app.db.write().await.unwrap();
@@ -218,7 +218,7 @@ fn reload_request_and_feed_gap_both_reload_the_catalog(database: Database) {
         tx.commit().await.unwrap();
         settle(&replica).await;
         assert_eq!(replica.app.feed.restarts(), 1);
-        assert!(asked(), "the order was in the gap");
+        assert!(asked(), "the reload was in the gap");
     });
 }
 

@@ -42,7 +42,7 @@ async fn profile_is_changed_and_mistakes_keep_what_was_typed(world: World) {
     assert_eq!(status, 400, "{page}");
     assert!(page.contains(r##"href="#username""##) && page.contains(r##"href="#phone""##), "{page}");
     let page = browser.page(&world, ACCOUNT).await;
-    assert!(page.contains(r#"value="ada.l""#), "nothing of it was changed: {page}");
+    assert!(page.contains(r#"value="ada.l""#), "nothing was changed: {page}");
 
     browser.done(&world, ACCOUNT, &[("username", "ada"), ("full_name", ""), ("phone", "")]).await;
     let data: Value = serde_json::from_str(&browser.page(&world, "/console/account/data").await).unwrap();
@@ -76,7 +76,7 @@ async fn password_change_ends_every_other_session_and_says_so(world: World) {
     assert_eq!(other.get(&world, ACCOUNT).send().await.status, 303);
     assert_eq!(world.get("/v1/auth/me").bearer(&ada.access_token).send().await.status, 401);
     let (status, _) = refused(&browser, &world, path, &form(PASSWORD, new, new)).await;
-    assert_eq!(status, 401, "the old password is no longer right");
+    assert_eq!(status, 401, "the old password no longer works");
 }
 
 #[on_each_database]
@@ -92,11 +92,11 @@ async fn sessions_are_listed_and_ended(world: World) {
     let page = browser.page(&world, path).await;
     assert!(page.contains("Firefox on Linux") && page.contains("203.0.113.7"), "{page}");
     assert_eq!(page.matches("this one").count(), 1, "{page}");
-    assert_eq!(page.matches(">End<").count(), 2, "the session that asks isn't offered: {page}");
+    assert_eq!(page.matches(">End<").count(), 2, "the current session isn't offered: {page}");
 
     let delete = |id: &dyn std::fmt::Display| format!("{path}/{id}/delete");
     let strange = browser.post(&world, &delete(&bob.session_id), &[]).send().await;
-    assert_eq!(strange.status, 404, "a session of somebody else");
+    assert_eq!(strange.status, 404, "a session of another user");
     let place = browser.done(&world, &delete(&other_id), &[]).await;
     assert!(browser.page(&world, &place).await.contains("The session has ended."));
     assert_eq!(browser.post(&world, &delete(&other_id), &[]).send().await.status, 404, "twice");

@@ -146,7 +146,7 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
     assert!(browser.page(&world, &gone).await.contains("The API key is deleted"));
     assert_eq!(use_key(&world, &shown).await, 401);
     let answer = browser.post(&world, &new, &good).send().await;
-    assert_eq!(answer.status, 409, "a deleted key isn't made again: {}", answer.text);
+    assert_eq!(answer.status, 409, "a deleted key isn't created again: {}", answer.text);
     assert_eq!(browser.get(&world, &path).send().await.status, 404);
     assert_eq!(browser.post(&world, &format!("{path}/delete"), &[]).send().await.status, 404);
 }
@@ -365,7 +365,7 @@ async fn key_is_edited_by_what_was_changed(world: World) {
     assert_eq!(answer.status, 400, "{}", answer.text);
     assert!(
         answer.text.contains("id=\"restrictions.models-mistake\""),
-        "a retired model isn't given again: {}",
+        "a retired model can't be granted again: {}",
         answer.text
     );
     form.retain(|(_, value)| !["gone", "svc-1", "svc-1-pro"].contains(value));

@@ -388,7 +388,7 @@ fn list_of_forms_is_complete() {
     let mut of_test = ROUTES.to_vec();
     of_table.sort_unstable();
     of_test.sort_unstable();
-    assert_eq!(of_test, of_table, "a form is missing here, or is there no more");
+    assert_eq!(of_test, of_table, "the list lacks a form, or has a form that no longer exists");
 }
 
 #[on_each_database]
@@ -480,7 +480,7 @@ fn every_page_says_so_and_nobody_is_signed_out(database: Database) {
                 let before = world.app.db.statement_count();
                 scene.browser.get(&world, "/console/organizations").send().await;
                 let asked = world.app.db.statement_count() - before;
-                assert_eq!(asked, 1, "a page that has waited for the database doesn't ask it again");
+                assert_eq!(asked, 1, "a page that has waited for the database doesn't query it again");
             }
             world.clock.advance_ms(10_000);
         }

@@ -25,7 +25,7 @@ async fn session_ends_after_twelve_hours_without_use(world: World) {
     }
     world.clock.advance_ms(12 * HOUR_MS);
     assert_eq!(status(&world, &browser).await, 303);
-    assert_eq!(status(&world, &browser).await, 303, "it doesn't come back");
+    assert_eq!(status(&world, &browser).await, 303, "the session doesn't become valid again");
     let answer = browser.post(&world, "/console/organizations/new", &[("name", "x")]).send().await;
     assert_eq!(answer.status, 401);
 }
@@ -82,12 +82,16 @@ async fn use_at_another_replica_counts(world: World) {
         support::twin::settle(twin).await;
         call.send().await.status
     };
-    assert_eq!((at(&one).await, at(&other).await), (200, 200), "both hold the session");
+    assert_eq!((at(&one).await, at(&other).await), (200, 200), "both replicas cache the session");
     for _ in 0..3 {
         world.clock.advance_ms(11 * HOUR_MS);
         assert_eq!(at(&one).await, 200);
     }
-    assert_eq!(at(&other).await, 200, "the other has not seen it for 33 hours, but it was used");
+    assert_eq!(
+        at(&other).await,
+        200,
+        "the other replica hasn't seen the session for 33 hours, but it was used"
+    );
     world.clock.advance_ms(12 * HOUR_MS);
     assert_eq!((at(&other).await, at(&one).await), (303, 303));
 }

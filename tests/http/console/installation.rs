@@ -85,11 +85,7 @@ async fn every_page_is_there_and_says_what_is(world: World) {
     let overview = browser.page(&world, TOP).await;
     assert!(overview.contains("The database answers.") && overview.contains("not checked yet"), "{overview}");
     let links: Vec<_> = side_links(&overview).into_iter().map(|(path, _)| path).collect();
-    assert_eq!(
-        links,
-        PAGES.map(|page| format!("{TOP}{page}")),
-        "the navigation has all of them, in this order"
-    );
+    assert_eq!(links, PAGES.map(|page| format!("{TOP}{page}")), "the navigation has all pages in this order");
     assert_escaped(&browser.page(&world, &format!("{TOP}/organizations")).await, "<b>Acme</b>");
     let path = format!("{TOP}/organizations/{}", place.organization);
     let organization = browser.page(&world, &path).await;
@@ -191,7 +187,7 @@ async fn money_is_changed_and_told_to_the_owners(world: World) {
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().all(|mail| mail.contains("Acme")), "{told:?}");
     assert_eq!(told.iter().filter(|mail| mail.contains("R-1")).count(), 1, "{told:?}");
-    assert!(notices(&world, "mia@example.com").await.is_empty(), "only owners are told");
+    assert!(notices(&world, "mia@example.com").await.is_empty(), "only owners are notified");
     let set = (opal.id.to_string(), place.organization.clone());
     assert_eq!(entries(&world, "organization.credit_limit_set").await, [set]);
     // The change is also in the organization's own audit log.

@@ -208,7 +208,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
         page.contains("<option value=\"member\" selected>") && page.contains("value=\"owner\""),
         "{page}"
     );
-    assert!(!admin.page(&world, &invite).await.contains("value=\"owner\""), "an admin makes no owners");
+    assert!(!admin.page(&world, &invite).await.contains("value=\"owner\""), "an admin can't add owners");
 
     // The page that shows a mistake keeps the typed values.
     let fields = [("email", "guest@"), ("role", "admin"), ("message", "Come <b>soon</b> \"now\"")];

@@ -80,7 +80,7 @@ async fn origin_is_checked_before_the_cookie_and_the_body(world: World) {
         let answer = call.header("content-type", "text/plain").raw("x".repeat(1_000_000)).send().await;
         assert_eq!(answer.status, 403, "{path}");
         assert!(answer.text.contains("This came from another page"), "{path}: {}", answer.text);
-        assert!(!answer.text.contains("<form"), "what others have sent isn't kept: {}", answer.text);
+        assert!(!answer.text.contains("<form"), "input from other origins isn't kept: {}", answer.text);
     }
 }
 

@@ -173,7 +173,7 @@ async fn person_signs_in_without_a_password(world: World) {
     signed_in(&entered).page(&world, STATE).await;
     world.catch_up().await;
     let before = browser.get(&world, STATE).send().await.status;
-    assert_eq!(before, 303, "the session that the browser had has ended");
+    assert_eq!(before, 303, "the browser's earlier session has ended");
 
     let again = send(&world, &Browser::signed_out(), BY_PASSKEY, &answer, &more).send().await;
     assert!(again.status == 400 && again.text.contains("has expired or was already used"), "{}", again.text);
@@ -212,7 +212,7 @@ async fn second_step_takes_a_passkey(world: World) {
     assert_eq!(entered.status, 303, "{}", entered.text);
     let lines = entered.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
     let ended = lines.filter(|line| line.starts_with("tollkeeper-second-factor=;")).count();
-    assert_eq!(ended, 1, "the first step is over");
+    assert_eq!(ended, 1, "the first step is complete");
     signed_in(&entered).page(&world, STATE).await;
 }
 

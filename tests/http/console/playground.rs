@@ -79,10 +79,10 @@ async fn person_gets_an_answer_with_its_exact_price(world: World) {
     assert_eq!(lines.last().unwrap()["figures"], figures, "{lines:?}");
     let usage = report(&world, &ada.access_token, &place).await;
     let chat = "\"chat\":{\"requests\":2,\"tokens\":{\"prompt\":4,\"completion\":40},\"amount\":0.000248}";
-    assert!(usage.contains(chat), "one event a call: {usage}");
+    assert!(usage.contains(chat), "one event per call: {usage}");
     let project = format!("{}/usage", place.project_path());
     let usage = world.get(&project).bearer(&ada.access_token).send().await.text;
-    assert!(usage.contains(&format!("\"user_id\":\"{}\"", ada.id)), "it is the person's own: {usage}");
+    assert!(usage.contains(&format!("\"user_id\":\"{}\"", ada.id)), "the usage belongs to the user: {usage}");
 }
 
 #[on_each_database]

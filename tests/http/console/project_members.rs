@@ -42,7 +42,7 @@ async fn member_is_added_from_the_organization(world: World) {
     let page = browser.page(&world, &new).await;
     assert!(page.contains("cy@") && !page.contains("stranger@") && !page.contains("ada@"), "{page}");
     assert!(page.contains("value=\"developer\"") && !page.contains("value=\"owner\""), "{page}");
-    assert!(!page.contains("/members/invite"), "a member doesn't invite");
+    assert!(!page.contains("/members/invite"), "a member can't invite");
     assert!(browser.page(&world, &format!("{new}?search=nobody")).await.contains("Nothing matches."));
 
     let nobody = browser.post(&world, &new, &[("role", "viewer")]).send().await;

@@ -43,8 +43,8 @@ async fn project_is_made_found_and_shown_with_its_usage(world: World) {
         assert!(answer.text.contains(&format!("id=\"{field}-mistake\"")), "{field}: {}", answer.text);
     }
     assert!(answer.text.contains("Name can&#39;t be empty."), "{}", answer.text);
-    assert!(answer.text.contains("For &#60;b&#62;all&#60;/b&#62;"), "what was typed stays: {}", answer.text);
-    assert!(answer.text.contains("value=\"many\""), "tokens are no secret: {}", answer.text);
+    assert!(answer.text.contains("For &#60;b&#62;all&#60;/b&#62;"), "the input is kept: {}", answer.text);
+    assert!(answer.text.contains("value=\"many\""), "numbers of tokens aren't secret: {}", answer.text);
 
     let unknown = [("name", "Search"), ("settings.model", "svc-9")];
     let answer = browser.post(&world, &new, &unknown).send().await;
@@ -136,7 +136,7 @@ async fn settings_are_changed_and_conflicts_are_decided(world: World) {
 
     let wrong = [("version", ""), ("name", "x".repeat(500).leak() as &str)];
     let answer = browser.post(&world, &settings, &wrong).send().await;
-    assert_eq!(answer.status, 409, "a form without its version decides nothing");
+    assert_eq!(answer.status, 409, "a form without its version changes nothing");
     let version = hidden(&browser.page(&world, &settings).await, "version");
     let wrong = [("version", version.as_str()), ("name", ""), ("settings.model", "svc-9")];
     let answer = browser.post(&world, &settings, &wrong).send().await;

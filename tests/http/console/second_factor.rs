@@ -67,7 +67,7 @@ async fn sign_in_asks_for_the_code_in_a_second_step(world: World) {
     assert_eq!(page.status, 200, "{}", page.text);
     assert_eq!(hidden(&page.text, "next"), "/console/models?search=a");
     assert!(page.text.contains(r#"autocomplete="one-time-code""#), "{}", page.text);
-    assert!(!page.text.contains("ada"), "it says nothing of the account: {}", page.text);
+    assert!(!page.text.contains("ada"), "the page doesn't reveal the account: {}", page.text);
 
     // The cookie between the two steps isn't a session.
     let pending = cookie.split_once('=').unwrap().1.to_owned();
@@ -265,7 +265,7 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
     assert!(new.len() == 10 && new[0] != codes[0], "{}", renewed.text);
     world.clock.advance_ms(1);
     let again = browser.post(&world, CODES, &[("replaced", "2026-03-10T11:00:00.000Z")]).send().await;
-    assert_eq!(again.status, 412, "a form that was sent before: {}", again.text);
+    assert_eq!(again.status, 412, "a form that was already submitted: {}", again.text);
     assert_eq!(browser.post(&world, CODES, &[("replaced", "soon")]).send().await.status, 400);
 
     assert!(browser.page(&world, REMOVE).await.contains("You can then sign in with your password alone."));

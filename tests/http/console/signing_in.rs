@@ -46,7 +46,7 @@ async fn person_signs_in_makes_an_organization_and_signs_out(world: World) {
     assert_eq!((answer.status, answer.header("location")), (303, "/console/sign-in?done=signed_out"));
     assert_eq!(answer.header("clear-site-data"), "\"cache\"");
     let signed_out = browser.get(&world, &place).send().await;
-    assert_eq!(signed_out.status, 303, "the session has ended, whatever the browser sends");
+    assert_eq!(signed_out.status, 303, "the session has ended, regardless of the browser's cookie");
     browser.take(&answer);
     assert_eq!(browser.cookie, "");
     assert!(browser.page(&world, answer.header("location")).await.contains("You’re signed out."));
@@ -131,7 +131,7 @@ fn cookie_belongs_to_this_host_and_no_script(database: Database) {
             assert_eq!(
                 get(format!("{name}={token}; {name}=other")).send().await.status,
                 303,
-                "one of them is a stranger's"
+                "one of them belongs to a stranger"
             );
             // The API ignores cookies, and the cookie's token isn't valid as a bearer token.
             assert_eq!(

@@ -45,7 +45,11 @@ async fn mistakes_are_told_at_their_fields(world: World) {
     ] {
         assert!(answer.text.contains(part), "{part}: {}", answer.text);
     }
-    assert!(!answer.text.contains("value=\"password\""), "passwords don't come back: {}", answer.text);
+    assert!(
+        !answer.text.contains("value=\"password\""),
+        "the page doesn't contain the password: {}",
+        answer.text
+    );
     assert!(!answer.text.contains('`'), "{}", answer.text);
     world.user("ada").await;
     let fields = [("email", EMAIL), ("username", "other"), ("password", PASSWORD)];

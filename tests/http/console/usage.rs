@@ -153,7 +153,7 @@ async fn pages_of_rows_add_up_to_the_file(world: World) {
     for number in 1..=4 {
         let page = browser.page(&world, &format!("{}?{query}&page={number}", story.page())).await;
         let link = format!("{}/csv?{query}\"", story.page()).replace('&', "&#38;");
-        assert!(page.contains(&link), "the file has no pages: {page}");
+        assert!(page.contains(&link), "the file isn't paged: {page}");
         rows.extend(of_table(&page, "tokens"));
     }
     rows.sort();
@@ -241,7 +241,7 @@ async fn usage_is_shown_to_those_who_may_see_it(world: World) {
         assert_eq!(status(&bobs, &format!("{}{suffix}", story.lab_page())).await, 200);
     }
     let page = bobs.page(&world, &story.lab_page()).await;
-    assert!(!page.contains(&format!("{}\"", story.page())), "no link to what isn't allowed: {page}");
+    assert!(!page.contains(&format!("{}\"", story.page())), "no link to a page that isn't allowed: {page}");
     let eves = world.browser(eve.id).await;
     assert_eq!(status(&eves, &story.page()).await, 403);
     let mixed = format!("/console/organizations/{}/projects/{}/usage", other.organization, story.lab.project);

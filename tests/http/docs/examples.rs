@@ -346,7 +346,7 @@ fn examples_run() {
                 run_curl(&folder, example);
             }
         } else {
-            python::skip("the reference's lines for curl", "`curl` is not installed");
+            python::skip("the reference's examples for curl", "`curl` is not installed");
         }
         if let Some(program) = python::python("httpx", "httpx", "the reference's examples for Python") {
             run_python(&folder, program, &examples(&world, addresses, "Python").await);

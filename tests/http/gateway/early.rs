@@ -36,7 +36,7 @@ async fn received(scene: &Scene, count: usize) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(20), reached).await.expect("the upstream wasn't asked");
+    timeout(Duration::from_secs(20), reached).await.expect("the upstream wasn't called");
 }
 
 #[on_each_database]

@@ -109,7 +109,7 @@ impl Client {
 
     /// Reads the next piece; `false` at the end.
     async fn read(&mut self) -> bool {
-        let next = timeout(Duration::from_secs(30), self.stream.frame()).await.expect("the stream goes on");
+        let next = timeout(Duration::from_secs(30), self.stream.frame()).await.expect("the stream continues");
         let Some(frame) = next else { return false };
         self.text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
         true

@@ -327,7 +327,11 @@ fn organization_with_many_calls_lets_others_in(database: Database) {
         assert_eq!((first.status, late.status), (200, 200), "{}", late.text);
         let mut statuses: Vec<_> = many.iter().map(|answer| answer.status).collect();
         statuses.sort_unstable();
-        assert_eq!(statuses, [200, 503], "the newest call of the one with two that wait gave way");
+        assert_eq!(
+            statuses,
+            [200, 503],
+            "the newest call of the organization with two waiting calls was refused"
+        );
         let last = &scene.upstream.received()[2].body["messages"][0]["content"];
         assert_eq!((last, metric(scene, waiting).await), (&json!("late"), 0));
     });

@@ -108,7 +108,7 @@ fn own_servers_get_no_field_of_their_list(database: Database) {
                 let found = refused(scene, path, body, name, &json!(1)).await;
                 assert_eq!(found.as_ref(), Some(name), "{name} at {kind}");
             }
-            assert!(scene.upstream.received().is_empty(), "none of these is asked for");
+            assert!(scene.upstream.received().is_empty(), "no refused call reaches the upstream");
             for name in UNLISTED {
                 assert_eq!(refused(scene, path, body, name, &json!(1)).await, None, "{name} at {kind}");
             }

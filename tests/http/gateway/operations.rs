@@ -118,7 +118,7 @@ fn embeddings_are_charged_for_their_inputs(database: Database) {
         assert_eq!((refused.status, refused.code().as_str()), (403, "missing_permission"));
         let streamed =
             scene.call("/v1/embeddings", &json!({"model": "embed-1", "input": "a", "stream": true}));
-        assert_eq!(streamed.send().await.status, 200, "not a field of embeddings");
+        assert_eq!(streamed.send().await.status, 200, "not a field for embeddings");
     });
 }
 
@@ -175,7 +175,7 @@ fn response_that_is_cut_ends_with_an_error_event(database: Database) {
             (&json!("error"), &json!("upstream_cut"), &json!("upstream_cut"))
         );
         let (_, completion, _, estimated, _) = recorded(scene).await;
-        assert_eq!((completion, estimated), (2, 1), "an event is a token");
+        assert_eq!((completion, estimated), (2, 1), "each event is a token");
     });
 }
 

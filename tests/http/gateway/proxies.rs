@@ -110,7 +110,7 @@ fn word(generated: i64) -> Step {
 fn next_event(stream: &mut BufReader<TcpStream>) -> String {
     loop {
         let mut line = String::new();
-        let count = stream.read_line(&mut line).expect("the next event comes in time");
+        let count = stream.read_line(&mut line).expect("the next event arrives in time");
         assert!(count > 0, "the stream has ended");
         if let Some(data) = line.strip_prefix("data: ") {
             return data.trim_end().to_owned();

@@ -120,7 +120,7 @@ fn limits_of_key_model_and_money_hold(database: Database) {
         assert_eq!(
             scene.upstream.received().last().unwrap().body["max_tokens"],
             10,
-            "the key's limit is written in"
+            "the key's limit is added"
         );
         // The second organization of a user has no credit limit.
         let poor = world.place(&scene.ada, "poor").await;

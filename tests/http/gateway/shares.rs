@@ -127,8 +127,8 @@ fn counts_of_large_prompts_take_memory_of_their_organization(database: Database)
                 assert_eq!(response.status, 200, "{}", response.text);
                 response.header("x-tollkeeper-estimated") == "true"
             };
-            assert!(count(&scene.key).await, "its copy has no memory");
-            assert!(!count(&other).await, "another organization has enough");
+            assert!(count(&scene.key).await, "no memory is available for its copy");
+            assert!(!count(&other).await, "another organization has enough memory");
             permits.add_permits(2);
         };
         let (calls, ()) = tokio::join!(calls, counts);
@@ -190,7 +190,7 @@ fn unread_stream_is_kept_up_to_a_bound(database: Database) {
             assert_eq!(response.text.matches(&words).count(), PIECES);
         }
         // A call is charged when its upstream has been read, whether or not its client has taken everything.
-        assert_eq!(scene.used().await.len(), 2, "it has been read to its end");
+        assert_eq!(scene.used().await.len(), 2, "the answer was read completely");
         let text = read(unread).await;
         assert_eq!(text.matches(&words).count(), PIECES);
         assert!(text.ends_with("data: [DONE]\n\n"));

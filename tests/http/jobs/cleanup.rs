@@ -244,7 +244,7 @@ async fn old_mail_files_are_removed_and_other_files_stay(world: World) {
         names.sort();
         names
     };
-    assert_eq!(walk(&world, 2).await, Removed::default(), "there is no folder yet");
+    assert_eq!(walk(&world, 2).await, Removed::default(), "the folder doesn't exist yet");
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
     world.post("/v1/auth/register", &body).data().await;
     world.mailed_token("ada@example.com").await;

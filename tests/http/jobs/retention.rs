@@ -57,11 +57,11 @@ async fn events_are_removed_once_they_cannot_be_repeated(world: World) {
     // The id is kept for another day and a half, because the test starts at noon.
     world.clock.advance_ms(DAY_MS + DAY_MS / 2 - 1);
     assert_eq!(step(&world.app.billing, &mut progress).await.unwrap().removed, 0);
-    assert_eq!(before(&world).await, 0, "nothing was there to go");
+    assert_eq!(before(&world).await, 0, "nothing was removed");
     world.clock.advance_ms(1);
     assert_eq!(step(&world.app.billing, &mut progress).await.unwrap(), Step { removed: 1, has_more: false });
     assert_eq!(before(&world).await, start.day().plus(1).start().unix_ms());
-    assert_eq!(report().await["code"], "event_too_old", "it doesn't count again");
+    assert_eq!(report().await["code"], "event_too_old", "the event doesn't count again");
     let mut tx = world.app.db.read().await.unwrap();
     let (requests,): (i64,) = sql("SELECT requests FROM usage_daily").one(&mut tx).await.unwrap();
     assert_eq!(requests, 1, "daily rows stay");
@@ -123,14 +123,14 @@ async fn walk_runs_in_slices_once_a_day(world: World) {
     assert_eq!(step(&mut other).await, (1, true));
     assert_eq!(step(&mut progress).await, (1, true), "b1: another replica removed a3");
     assert_eq!(step(&mut progress).await, (1, true), "c1");
-    assert_eq!(step(&mut progress).await, (0, false), "nothing is behind it");
+    assert_eq!(step(&mut progress).await, (0, false), "no row follows it");
     assert_eq!(events(&world).await, ["a2", "b2", "b3"]);
     let statements = world.app.db.statement_count();
     assert_eq!(step(&mut progress).await, (0, false));
     assert_eq!(world.app.db.statement_count(), statements, "enough for today");
     insert(&world, "org_a", "a0", old).await;
     world.clock.advance_ms(DAY_MS);
-    assert_eq!(step(&mut progress).await.0, 1, "tomorrow it starts anew");
+    assert_eq!(step(&mut progress).await.0, 1, "the next day, it starts from the beginning");
 }
 
 #[on_each_database]

@@ -38,7 +38,7 @@ fn people_are_created_disabled_and_enabled(database: Database) {
         let setup = json_of(&start, &["setup"]);
         let link = setup["link"].as_str().unwrap();
         assert!(link.starts_with(&format!("{PUBLIC_URL}/console/first-account?token=")), "{link}");
-        assert!(server.log().contains(link), "the log has it too");
+        assert!(server.log().contains(link), "the log contains it too");
 
         let created = json_of(&start, &["user", "create", "--email", "Ada@example.com", "--operator"]);
         assert_eq!((&created["email"], &created["username"]), (&json!("Ada@example.com"), &json!("Ada")));
@@ -140,7 +140,7 @@ fn money_that_operators_change_is_told_to_the_owners(database: Database) {
             .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
             .filter(|text| text.contains("An administrator of "))
             .collect();
-        assert!(texts.len() <= 2 && !texts.is_empty(), "a repetition isn't told: {texts:?}");
+        assert!(texts.len() <= 2 && !texts.is_empty(), "a repetition sends no notice: {texts:?}");
         assert!(texts.iter().all(|text| text.contains("To: ada@example.com")));
     });
 }

@@ -44,7 +44,11 @@ async fn no_way_leads_into_a_disabled_account(world: World) {
     assert_eq!((page.status, page.header("location")), (303, "/console/sign-in?next=/console/account"));
     assert_eq!(login(&world, PASSWORD).refused().await, refused(403, "account_disabled"));
     let wrong = login(&world, "Wrong-Horse-7-Staple").refused().await;
-    assert_eq!(wrong, refused(401, "invalid_credentials"), "only its owner is told");
+    assert_eq!(
+        wrong,
+        refused(401, "invalid_credentials"),
+        "only the owner learns that the account is disabled"
+    );
     let fields = [("email", "ada@example.com"), ("password", PASSWORD)];
     let page = Browser::signed_out().post(&world, "/console/sign-in", &fields).send().await;
     assert_eq!(page.status, 403);
@@ -62,7 +66,7 @@ async fn no_way_leads_into_a_disabled_account(world: World) {
     enable(&world, &ada).await;
     login(&world, new).data().await;
     let me = world.get("/v1/auth/me").bearer(&ada.access_token);
-    assert_eq!(me.refused().await.0, 401, "what has ended stays ended");
+    assert_eq!(me.refused().await.0, 401, "ended sessions stay ended");
     assert_eq!(entries(&world, "user.disabled").await, [("operator".to_owned(), ada.id.to_string())]);
     assert_eq!(entries(&world, "user.enabled").await, [("operator".to_owned(), ada.id.to_string())]);
 }

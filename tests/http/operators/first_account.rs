@@ -90,7 +90,7 @@ async fn the_first_of_several_servers_has_the_token(world: World) {
     config.data_dir.clone_from(&folder.0);
     let other = App::new(config, world.clock.clone()).unwrap();
     other.boot().await.unwrap();
-    assert!(!folder.0.join("first-account.token").exists(), "there is one link");
+    assert!(!folder.0.join("first-account.token").exists(), "only one link exists");
     // The page of every server accepts the token.
     let public = other.dispatcher(Listener::Public);
     let call = |email: &str, name: &str| {
@@ -108,7 +108,10 @@ async fn setup_makes_another_link_until_there_is_an_operator(world: World) {
     let operators = &world.app.operators;
     let first = token(&world);
     let link = first_account::renew_link(operators).await.unwrap().unwrap();
-    assert!(link.ends_with(&format!("/console/first-account?token={first}")), "the same while it is there");
+    assert!(
+        link.ends_with(&format!("/console/first-account?token={first}")),
+        "the same link while it is valid"
+    );
     std::fs::remove_file(world.data_dir.join("first-account.token")).unwrap();
     let link = first_account::renew_link(operators).await.unwrap().unwrap();
     assert!(link.ends_with(&token(&world)) && !link.ends_with(&first));

@@ -33,7 +33,7 @@ async fn everybody_registers_by_default(world: World) {
 #[on_each_database(&[("TOLLKEEPER_REGISTRATION", "closed")])]
 async fn nobody_registers_where_it_is_closed(world: World) {
     let message = is_closed(register(&world, "ada")).await;
-    assert!(message.contains("Ask your administrator"), "it says what to do: {message}");
+    assert!(message.contains("Ask your administrator"), "the message explains what to do: {message}");
     let browser = Browser::signed_out();
     let page = browser.page(&world, "/console/sign-in").await;
     assert!(!page.contains("/console/register"), "{page}");

@@ -100,7 +100,7 @@ async fn an_owner_in_person_who_has_one_requires_it(world: World) {
     assert_eq!(set(&world, &place, &key, true).refused().await, role, "a key of an owner");
     let carl = world.user("carl").await;
     world.join_organization(&place, &carl, OrganizationRole::Owner).await;
-    is_required(set(&world, &place, &carl.access_token, true), "an owner without one").await;
+    is_required(set(&world, &place, &carl.access_token, true), "an owner without a second factor").await;
     world.clock.advance_ms(15 * MINUTE_MS);
     let stale = set(&world, &place, &ada.access_token, true).refused().await;
     assert_eq!(stale, (403, "reauthentication_required".to_owned()));

@@ -34,7 +34,7 @@ fn blocks(heading: &str) -> Vec<String> {
 #[test]
 fn an_empty_folder_becomes_an_installation_by_the_docs_alone() {
     if Command::new("curl").arg("--version").output().is_err() {
-        python::skip("the walk of an operator", "`curl` is not installed");
+        python::skip("an operator's tasks", "`curl` is not installed");
         return;
     }
     let mut steps = blocks("## The first operator");

@@ -114,8 +114,8 @@ async fn event_beyond_a_row_or_wallet_is_refused_alone(world: World) {
     let due = ["amount_out_of_range", "accepted", "accepted", "amount_out_of_range", "duplicate"];
     assert_eq!(report(&world, &batch).await, due);
     let dear = scene.event("dear", "dear-too", [400_001, 600_000]);
-    assert_eq!(report(&world, &[dear]).await, ["amount_out_of_range"], "one event has a most, too");
-    assert_eq!(report(&world, &batch[..1]).await, ["amount_out_of_range"], "and so it is by itself");
+    assert_eq!(report(&world, &[dear]).await, ["amount_out_of_range"], "a single event has a maximum, too");
+    assert_eq!(report(&world, &batch[..1]).await, ["amount_out_of_range"], "the same as a separate request");
     // The event is accepted together with a correction that makes room for it, in either order.
     let room = [scene.event("one", "dearest", [1, 0]), back];
     assert_eq!(report(&world, &room).await, ["accepted", "accepted"]);

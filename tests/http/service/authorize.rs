@@ -38,7 +38,7 @@ async fn model_rate_applies_to_an_organization(world: World) {
         assert_eq!(code(&no), (429, "model_rate_limited"));
         assert_eq!((&no["allowed"], &no["retry_after_ms"]), (&json!(false), &json!(1_000)));
         assert_eq!(no["limits"], json!({"api_key": null, "model": null}));
-        assert_eq!(no["organization_id"], place.organization, "a refusal names the organization");
+        assert_eq!(no["organization_id"], place.organization, "a refusal contains the organization");
     }
     // Another model and another organization have their own meters.
     assert_eq!(code(&ask(&world, &one, "svc-1-pro").await), (200, ""));
@@ -66,7 +66,11 @@ async fn call_refused_by_one_rate_is_returned_to_the_other(world: World) {
     }
     for used in 1..=58 {
         let limits = ask(&world, &many, "svc-1").await["limits"].take();
-        assert_eq!(limits["model"]["remaining_requests"], 58 - used, "refusals of the key took none");
+        assert_eq!(
+            limits["model"]["remaining_requests"],
+            58 - used,
+            "refusals by the key don't count against the rate"
+        );
         assert_eq!(limits["api_key"]["remaining_requests"], 100 - used);
     }
     for _ in 0..5 {
@@ -77,7 +81,7 @@ async fn call_refused_by_one_rate_is_returned_to_the_other(world: World) {
     // With shared rates, a call that is returned while a lease is renewed may stay counted. Without
     // returned calls, 36 were left.
     let least = if world.app.db.is_postgres() { 39 } else { 41 };
-    assert!((least..=41).contains(&left), "refusals of the model took none: {left}");
+    assert!((least..=41).contains(&left), "refusals by the model don't count against the rate: {left}");
     let files = json!({"credential": many, "operation": "files"});
     assert_eq!(world.ask(AUTHORIZE, &files).bare().await["limits"]["model"], Value::Null);
 }

@@ -47,7 +47,7 @@ async fn every_choice_is_reserved(world: World) {
     assert_eq!(one["reservation"]["amount"], json!(0.012388), "{one}");
     let all = scene.ask(&world, json!({"estimated_prompt_tokens": 100, "choices": 128})).await;
     assert_eq!(all["reservation"]["amount"], json!(1.572964), "{all}");
-    assert_eq!(all["max_tokens"], 4096, "it is of one answer");
+    assert_eq!(all["max_tokens"], 4096, "the limit applies to each answer");
     scene.report(&world, ("m", "chat"), [100, 128 * 4096], &all).await;
     assert_eq!(wallet(&world, &scene.place.organization).await, (-1_572_964_000, 12_388_000));
     // The other call's money is still reserved. Invalid numbers of choices and inputs are refused.

@@ -82,9 +82,9 @@ async fn user_names_the_project_by_query_or_sdk_headers(world: World) {
     let sdk = [("openai-organization", other.organization.as_str()), ("openai-project", &other.project)];
     let answer = call_as_user(&world, &ada, CHAT, &sdk).await;
     assert_eq!((answer.status, answer.header("x-tollkeeper-project-id")), (200, other.project.as_str()));
-    assert_eq!(answer.headers["x-tollkeeper-api-key-id"], "", "there, so that a proxy has something to copy");
+    assert_eq!(answer.headers["x-tollkeeper-api-key-id"], "", "present, so that a proxy can copy it");
     let answer = call_as_user(&world, &ada, &fixed, &sdk).await;
-    assert_eq!(answer.header("x-tollkeeper-project-id"), place.project, "the operator's word counts");
+    assert_eq!(answer.header("x-tollkeeper-project-id"), place.project, "the operator's setting applies");
     let answer = call_as_user(&world, &ada, CHAT, &[]).await;
     assert_eq!((answer.status, answer.code().as_str()), (400, "project_required"));
     // A key has its own project, and an SDK's headers never cause a refusal.
@@ -170,7 +170,7 @@ async fn only_a_proxy_with_the_service_token_may_ask(world: World) {
         }
     }
     let as_bearer = Call::new(&world.service, Method::GET, CHAT).bearer(token).send().await;
-    assert_eq!(as_bearer.status, 401, "the bearer is the user's");
+    assert_eq!(as_bearer.status, 401, "the bearer token must be the user's credential");
     let as_user = ask(&world, CHAT).bearer(token).send().await;
     assert_eq!((as_user.status, as_user.code().as_str()), (401, "invalid_api_key"));
 }

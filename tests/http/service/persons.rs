@@ -140,7 +140,7 @@ async fn reports_distinguish_users_and_keys(world: World) {
         [(Value::Null, Some(user_id)), (json!(scene.key_id), Some(Value::Null))],
         "{usage}"
     );
-    assert!(rows[0].as_object().unwrap().contains_key("api_key_id"), "it was asked for");
+    assert!(rows[0].as_object().unwrap().contains_key("api_key_id"), "the field was requested");
     let by_day =
         world.get(&format!("{}/billing/usage", place.organization_path())).bearer(token).data().await;
     assert_eq!(by_day["usage"].as_array().unwrap().len(), 1);

@@ -198,7 +198,7 @@ async fn corrections_never_exceed_their_event(world: World) {
     assert_eq!(
         number(&world, text).await,
         4,
-        "corrections are no requests, and on the day of what they correct"
+        "corrections aren't requests, and belong to the day of the corrected event"
     );
     assert_eq!(number(&world, "SELECT COUNT(*) FROM usage_daily").await, 1);
     // Nothing was prepaid, so the refund reduces the debt.

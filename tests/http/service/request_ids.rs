@@ -52,7 +52,7 @@ async fn repeated_request_gets_the_same_answer(world: World) {
     for _ in 0..5 {
         let again = ask(Some("call-1")).await;
         assert_eq!((code(&again), &again["reservation"]), ((200, ""), &first["reservation"]));
-        assert_eq!(left(&again), left(&first), "it takes no second place in the rate");
+        assert_eq!(left(&again), left(&first), "it isn't counted against the rate twice");
     }
     let together = join_all((0..8).map(|_| ask(Some("call-1")))).await;
     assert!(together.iter().all(|again| again["reservation"] == first["reservation"]));

@@ -198,7 +198,7 @@ async fn refusal_for_lack_of_money_shows_the_balance(world: World) {
     assert_eq!(scene.reserve(&world).await["allowed"], true);
     world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
     let no = scene.reserve(&world).await;
-    assert!(world.app.keys.last_uses.is_empty(), "what is refused is no use of the key");
+    assert!(world.app.keys.last_uses.is_empty(), "a refused request doesn't count as a use of the key");
     assert_eq!(
         (&no["allowed"], &no["status"], &no["code"], &no["retry_after_ms"], &no["reservation"]),
         (&json!(false), &json!(402), &json!("insufficient_quota"), &Value::Null, &Value::Null)

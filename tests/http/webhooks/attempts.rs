@@ -176,7 +176,7 @@ fn gone_receiver_is_switched_off_and_its_owners_are_told(database: Database) {
             cause(&world, &ada, &place, name).await;
         }
         send(&world).await;
-        assert!(receiver.received().len() <= 2, "at most two were on their way");
+        assert!(receiver.received().len() <= 2, "at most two were in progress");
         let after = read(&world, &ada, &hook).await;
         assert_eq!((&after["enabled"], &after["disabled_reason"]), (&json!(false), &json!("gone")));
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 4);
@@ -234,14 +234,14 @@ fn slow_receiver_holds_up_no_other_and_a_dead_replica_loses_nothing(database: Da
         let sender = tokio::spawn(async move { send_due(&webhooks).await });
         quick.wait_for(5).await;
         slow.wait_for(2).await;
-        assert_eq!(slow.received().len(), 2, "no more than two are on their way to one webhook");
+        assert_eq!(slow.received().len(), 2, "at most two deliveries to a webhook are in progress");
         // The process dies.
         sender.abort();
         sender.await.unwrap_err();
         slow.take();
         slow.answer(OK);
         send(&world).await;
-        assert_eq!(slow.received().len(), 0, "what it was sending is leased, and it takes both places");
+        assert_eq!(slow.received().len(), 0, "the interrupted deliveries are leased, and take both slots");
         world.clock.advance_ms(LEASE_MS);
         send(&world).await;
         let ids: BTreeSet<_> = slow.received().iter().map(|request| request.id().to_owned()).collect();

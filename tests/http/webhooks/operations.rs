@@ -168,7 +168,11 @@ fn switched_off_webhook_is_sent_nothing(database: Database) {
         let waiting = deliveries(&world, &ada, &hook, "?state=pending").await;
         let put = |body: &Value| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
         put(&json!({"enabled": false})).data().await;
-        assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 1, "it is given up");
+        assert_eq!(
+            deliveries(&world, &ada, &hook, "?state=failed").await.len(),
+            1,
+            "the delivery is given up"
+        );
         // No delivery is created for events that happen in the meantime.
         super::cause(&world, &ada, &place, "meanwhile").await;
         assert_eq!(deliveries(&world, &ada, &hook, "").await.len(), 1);

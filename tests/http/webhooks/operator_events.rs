@@ -54,9 +54,9 @@ async fn drift_is_told_once_while_it_lasts(world: World) {
     operator_hook(&world, URL, &[EventType::AuditDrift]).await;
     operator_hook(&world, URL, &[EventType::InvoicePaid]).await;
     assert_eq!(audit().await, [event("2026-03-11T00:00:00.000Z", 1, 1, reserved(1, 1))]);
-    assert_eq!(audit().await, none, "it is the same");
+    assert_eq!(audit().await, none, "the problem is the same");
     spoil(&world, &one, 7).await;
-    assert_eq!(audit().await, none, "with other figures only");
+    assert_eq!(audit().await, none, "only its figures differ");
 
     // The wallet of another organization is wrong too.
     spoil(&world, &two, 5).await;

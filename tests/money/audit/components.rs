@@ -100,7 +100,7 @@ const FAULTS: &[Fault] = &[
         &["recount_price"],
     ),
     fault(
-        "the price of these hours of before",
+        "the earlier price for these hours",
         &[
             "UPDATE usage_events SET price_version = (SELECT version FROM conditional_prices
                  WHERE conditions LIKE 'hours:%' AND effective_at < 1750000000000) WHERE occurred_at / 86400000 = 20525",
@@ -112,7 +112,7 @@ const FAULTS: &[Fault] = &[
         &["recount_price"],
     ),
     fault(
-        "a correction at another price than what it corrects",
+        "a correction at another price than the corrected event",
         &[
             "UPDATE usage_events SET price_version = (SELECT MIN(version) FROM conditional_prices) WHERE corrects IS NOT NULL",
             "UPDATE usage_daily SET price_version = (SELECT MIN(version) FROM conditional_prices) WHERE requests = 0",
@@ -121,7 +121,7 @@ const FAULTS: &[Fault] = &[
         &["recount_price"],
     ),
     fault(
-        "a request is charged twice, by every sum",
+        "a request is charged twice in every sum",
         &[
             "UPDATE usage_events SET parts = REPLACE(parts, 'q1', 'q2'), amount_pico = amount_pico + 1000000000
              WHERE occurred_at / 86400000 = 20545",
@@ -146,7 +146,7 @@ const FAULTS: &[Fault] = &[
         &["recount_credit_notes"],
     ),
     fault(
-        "what a credit note took back has lost its parts",
+        "the usage that a credit note took back has lost its parts",
         &["UPDATE credited_usage SET parts = NULL"],
         &["recount_credit_notes"],
     ),

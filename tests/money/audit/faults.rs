@@ -20,7 +20,7 @@ pub const fn fault(
 /// March, April and May 2026, in months since 1970-01.
 pub const FAULTS: &[Fault] = &[
     fault(
-        "an event has the price of before",
+        "an event has the earlier price",
         &[
             "UPDATE usage_events SET price_version = 1704067200000, amount_pico = prompt_tokens * 2000000
              WHERE organization_id = $1 AND model = 'chat-a' AND prompt_tokens = 1000",
@@ -65,7 +65,7 @@ pub const FAULTS: &[Fault] = &[
         &["recount_balance"],
     ),
     fault(
-        "a balance is higher, and so are the ledger and a credit",
+        "a balance, the ledger and a credit are too high",
         &[
             "UPDATE wallets SET posted_nano = posted_nano + 3000000000 WHERE organization_id = $1",
             "INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
@@ -98,7 +98,7 @@ pub const FAULTS: &[Fault] = &[
         &["recount_invoice"],
     ),
     fault(
-        "a credit note gives back twice as much",
+        "a credit note refunds twice as much",
         &["UPDATE credit_notes SET amount_nano = amount_nano * 2 WHERE organization_id = $1"],
         &["recount_credit_notes", "recount_balance"],
     ),
@@ -143,12 +143,12 @@ pub const FAULTS: &[Fault] = &[
         &["recount_dispute"],
     ),
     fault(
-        "a refund is noted twice",
+        "a refund is recorded twice",
         &["UPDATE payments SET refunded_minor = refunded_minor * 2 WHERE refunded_minor <> 0"],
         &["recount_returned"],
     ),
     fault(
-        "a dispute comes back twice",
+        "a dispute is returned twice",
         &[
             "INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
              SELECT 'ltx_back', organization_id, kind, idempotency_key || '9', happened_at
@@ -171,7 +171,7 @@ pub const FAULTS: &[Fault] = &[
         &["recount_payment", "recount_balance"],
     ),
     fault(
-        "a payment is credited with more than Stripe has received",
+        "a payment is credited with more than Stripe received",
         &[
             "UPDATE ledger_entries SET amount_nano = amount_nano + CASE WHEN account = 'wallet' THEN 3800000000 ELSE -3800000000 END
              WHERE transaction_id = (SELECT t.id FROM ledger_transactions t JOIN payments p ON p.amount_minor = 2000
@@ -184,7 +184,7 @@ pub const FAULTS: &[Fault] = &[
         &["recount_received"],
     ),
     fault(
-        "a payment that has failed is credited",
+        "a failed payment is credited",
         &["UPDATE payments SET status = 'failed' WHERE amount_minor = 2000"],
         &["recount_payment", "recount_received", "recount_balance"],
     ),
@@ -273,7 +273,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 pub const BROUGHT_FORWARD: &[Fault] = &[fault(
-    "a debt is brought forward by the next invoice, too",
+    "a debt is also brought forward by the next invoice",
     &["UPDATE invoices SET brought_forward_nano = 20000000000, due_nano = due_nano + 20000000000
        WHERE organization_id = $1 AND month = 676"],
     &["recount_brought_forward"],

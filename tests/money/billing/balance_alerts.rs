@@ -49,13 +49,13 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
             assert!(sent[0].1.contains(part), "{part}: {}", sent[0].1);
         }
         books.use_today("chat-a", 1_000, 0).await;
-        assert_eq!(told(books).await, 0, "it is told once");
+        assert_eq!(told(books).await, 0, "the alert is sent once");
         // 0.0075 were used, so the balance is above the threshold again.
         books.buy_credit("0.01", "payment 2").await;
         assert_eq!(read(books).await["low_since"], Value::Null);
         assert_eq!(told(books).await, 0);
         books.use_today("chat-a", 10_000, 0).await;
-        assert_eq!(told(books).await, 1, "and again when it falls again");
+        assert_eq!(told(books).await, 1, "and again after the balance falls again");
         // Without a threshold no balance is low. A balance below a new threshold triggers an e-mail
         // immediately.
         assert_eq!(set(books, Value::Null).await["low_since"], Value::Null);
@@ -64,7 +64,7 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         set(books, json!(100)).await;
         assert_eq!(told(books).await, 1);
         set(books, json!(200)).await;
-        assert_eq!(told(books).await, 0, "it was low before");
+        assert_eq!(told(books).await, 0, "the balance was already low");
     });
 }
 

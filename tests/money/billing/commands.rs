@@ -72,7 +72,7 @@ fn money_commands_have_help() {
         assert_eq!(ended.code, Some(2));
         assert!(ended.log.contains(words), "{}", ended.log);
     }
-    assert!(!start.data_dir().exists(), "none of this made anything");
+    assert!(!start.data_dir().exists(), "none of these commands created anything");
 }
 
 fn data_of(ended: &ProcessResult) -> Value {
@@ -136,7 +136,7 @@ fn money_commands_work_while_a_server_runs(database: Database) {
         run_money_commands(&start, organization);
         let path = format!("/v1/organizations/{organization}/billing/invoices");
         let invoices = server.get(&path).bearer(&owner.access_token).data();
-        assert_eq!(invoices["invoices"][0]["status"], "void", "the server sees what the commands did");
+        assert_eq!(invoices["invoices"][0]["status"], "void", "the server uses the changes of the commands");
         assert_eq!(server.stop().code, Some(0));
     });
 }

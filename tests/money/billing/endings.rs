@@ -58,7 +58,11 @@ async fn only_an_accepted_event_captures_a_reservation_once(world: World) {
     let second = scene.reserve(&world).await;
     assert_eq!(scene.report(&here, &with("b", &[])).await, "accepted");
     assert_eq!(scene.report(&here, &with("c", &[])).await, "accepted");
-    assert_eq!(wallet(&world, organization).await, (-6_000, CALL_NANO), "the other call's stays");
+    assert_eq!(
+        wallet(&world, organization).await,
+        (-6_000, CALL_NANO),
+        "the other call's reservation remains"
+    );
     // Two events in one batch name the reservation. After that, the reservation can't be released or
     // extended.
     let both = json!({"events": [

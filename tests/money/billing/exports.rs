@@ -122,7 +122,7 @@ fn lines_are_those_of_the_documents(database: Database) {
     with_books(database, START, async |books| {
         two_months(books).await;
         let open: Vec<_> = FEBRUARY.iter().map(|line| line.replace("invoice 2", "nothing yet")).collect();
-        assert_eq!(lines(books, "2026-02").await, open, "an open month is as if it closed now");
+        assert_eq!(lines(books, "2026-02").await, open, "an open month is exported as if it closed now");
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
         let amounts: Vec<_> = books.invoices().await.iter().map(|i| i.amount.to_string()).collect();
@@ -199,7 +199,10 @@ fn deleted_keys_and_projects_stay(database: Database) {
         for row in csv::rows(&file(books, "2026-01").await) {
             if row["ChargeCategory"] == "Usage" {
                 assert!(["one", "two"].contains(&&*row["ResourceName"]), "{row:?}");
-                assert_eq!(row["SubAccountName"], books.place.project, "its name is gone, its id isn't");
+                assert_eq!(
+                    row["SubAccountName"], books.place.project,
+                    "its name was removed, but not its id"
+                );
             }
         }
     });

@@ -158,10 +158,10 @@ fn failed_close_does_not_block_other_organizations(database: Database) {
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(wallet.open_month, Month::from_unix_months(672), "nothing of it was kept");
+        assert_eq!(wallet.open_month, Month::from_unix_months(672), "nothing was kept");
         let (last,): (i64,) =
             sql("SELECT last FROM sequences WHERE name = 'invoices'").one(&mut tx).await.unwrap();
-        assert_eq!(last, 0, "its number was given back");
+        assert_eq!(last, 0, "its number was released");
     });
 }
 

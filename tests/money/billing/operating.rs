@@ -188,7 +188,7 @@ fn pending_discount_is_credited_before_deletion(database: Database) {
         assert_eq!((answer.status, answer.code().as_str()), (409, "unsettled_balance"), "0.25 come back");
         let (id, _) = credit(books, "payment 1").await;
         let nothing = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await;
-        assert!(nothing.is_err(), "it comes back with the month's end");
+        assert!(nothing.is_err(), "the credit is returned at the end of the month");
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
         let taken = credits::take_back(&books.world.app.billing, id, None, &Trail::operator()).await.unwrap();

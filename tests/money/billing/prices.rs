@@ -177,7 +177,7 @@ fn changed_price_without_a_new_instant_is_refused(database: Database) {
         let closer = restarted.as_ref().map_or(&story.world.app, |server| &server.app);
         story.set_time("2026-02-02T00:05:00Z");
         assert_eq!(story.close(closer).await, [contract_invoice()]);
-        let error = restarted.err().expect("the start is refused");
+        let error = restarted.err().expect("the server refuses to start");
         let expected = "catalog.toml:10: model `m`: `prices`: the price from 2024-01-01T00:00:00.000Z on is in force with prompt 0.000001, \
                         completion 0.000003 and can't change: keep it, and add one with a different \
                         `effective_at`";
@@ -273,7 +273,7 @@ fn changed_tiers_leave_earlier_months_alone(database: Database) {
         assert_eq!(here.outcomes(&[event]).await, ["accepted"]);
         story.set_time("2026-02-02T00:05:00Z");
         assert_eq!(story.close(closer).await, [contract_invoice()]);
-        let error = rewritten.err().expect("the start is refused");
+        let error = rewritten.err().expect("the server refuses to start");
         let line = "catalog.toml:11: volume discount: the discounts without `effective_at` are in force \
                     (0.5 above 1000000) and can't change: keep them, and add the new list with a different \
                     `effective_at`";
@@ -415,7 +415,7 @@ fn closed_month_accepts_no_new_prices(database: Database) {
                                   2026-01-01T00:00:00.000Z on: give it a later `effective_at`",
             ),
         ] {
-            let error = story.restart(&text, "USD").await.err().expect("the start is refused");
+            let error = story.restart(&text, "USD").await.err().expect("the server refuses to start");
             assert!(error.ends_with(line), "{error}");
         }
         // No usage of the new model exists, so its first price may be in the past.

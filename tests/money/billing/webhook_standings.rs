@@ -64,7 +64,7 @@ fn balance_tells_webhooks_of_its_standing_once(database: Database) {
         books.use_today("chat-a", 4_400_000, 0).await;
         assert_eq!(take(books).await, event("depleted", -1.005, 1, json!(10)));
         set_credit_limit(books, "2").await;
-        assert_eq!(take(books).await, [], "it is still low");
+        assert_eq!(take(books).await, [], "the balance is still low");
         set_alert(books, Value::Null).await;
         assert_eq!(take(books).await, event("recovered", -1.005, 2, Value::Null));
         set_credit_limit(books, "1").await;
@@ -115,7 +115,7 @@ fn credit_that_expires_within_a_week_is_announced_once(database: Database) {
         assert_eq!(take_events(books.world).await, [expected]);
         let lease = books.world.app.leases.lease(Job::Billing);
         bookkeeping::run_due(billing, &lease).await.unwrap();
-        assert_eq!(take_events(books.world).await, Vec::<Value>::new(), "it is announced once");
+        assert_eq!(take_events(books.world).await, Vec::<Value>::new(), "the event is sent once");
         // When the third credit is announced, the second one has expired.
         books.set_time("2026-02-10T09:00:00Z");
         bookkeeping::run_due(&books.world.app.billing, &lease).await.unwrap();

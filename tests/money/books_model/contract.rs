@@ -57,7 +57,7 @@ pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Amoun
     for run in streams.values() {
         let (mut first, mut parts) = (0, 0);
         for ((_, _, price), tokens) in run {
-            assert!(*tokens >= 0, "more is taken back than was used");
+            assert!(*tokens >= 0, "more usage is taken back than was recorded");
             let end = first + tokens;
             for (tier, (above, ppm)) in tiers.iter().enumerate() {
                 let up_to = tiers.get(tier + 1).map_or(i128::MAX, |next| next.0);

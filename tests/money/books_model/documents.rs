@@ -53,9 +53,13 @@ impl History<'_> {
             let lines = lines(&items);
             let sum = lines.exact + lines.carried + lines.rounding;
             self.assert_equal("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
-            self.assert_equal("what an invoice is for", &lines.exact, &bill.exact);
-            self.assert_equal("what is charged once more", &lines.carried, &0);
-            self.assert_equal("what is brought forward", &invoice.brought_forward.units(), &bill.carried);
+            self.assert_equal("the exact amount of an invoice", &lines.exact, &bill.exact);
+            self.assert_equal("the amount that is charged again", &lines.carried, &0);
+            self.assert_equal(
+                "the amount that is brought forward",
+                &invoice.brought_forward.units(),
+                &bill.carried,
+            );
             let figures = (invoice.amount.units(), invoice.due.units(), invoice.status.as_str());
             self.assert_equal("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
             let mut noted = 0;
@@ -84,7 +88,7 @@ impl History<'_> {
         }
         let open = self.books.open_month;
         let billed = self.books.owed_of(&TIERS, |month| month < open);
-        self.assert_equal("what all documents charge", &charged, &(billed.net() - self.books.of_void.net()));
+        self.assert_equal("the sum of all documents", &charged, &(billed.net() - self.books.of_void.net()));
         let rows = i128::try_from(self.books.rows().len()).unwrap();
         if rounding.abs() > (rows + documents) * NANO {
             self.fail(&format!("{rounding} pico are lost to rounding in {rows} rows, {documents} documents"));
@@ -113,7 +117,7 @@ impl History<'_> {
         let waiting = owed - self.books.due() - unpaid;
         let is_dearer = self.books.bills.iter().any(|bill| bill.notes.iter().any(|note| note.nano < 0));
         if waiting != 0 && !is_dearer {
-            self.fail(&format!("{owed} are owed, of which {waiting} stand nowhere"));
+            self.fail(&format!("{owed} are owed, {waiting} of which are on no document"));
         }
     }
 
@@ -144,7 +148,7 @@ impl History<'_> {
         for (id, amount, left, used) in stored {
             let [amount, left, used] = [amount, left, used].map(i128::from);
             let ended = ended.get(&id).copied().unwrap_or_default();
-            self.assert_equal("what is left of a credit", &left, &(amount - used - ended));
+            self.assert_equal("the rest of a credit", &left, &(amount - used - ended));
             said.push((id, amount, left, used, ended));
         }
         let lots = self.books.lots.iter();

@@ -77,7 +77,7 @@ impl History<'_> {
             let quantity: i128 = row["PricingQuantity"].strip_suffix(".0").unwrap().parse().unwrap();
             let price = pico(row, "ListUnitPrice");
             self.assert_equal("quantity x price", &(quantity * price), &pico(row, "BilledCost"));
-            self.assert_equal("a price of less than nothing", &(price < 0), &false);
+            self.assert_equal("a negative price", &(price < 0), &false);
         }
     }
 

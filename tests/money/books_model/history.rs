@@ -135,7 +135,7 @@ impl<'w> History<'w> {
 
     pub fn assert_equal<T: PartialEq + std::fmt::Debug>(&self, what: &str, is: &T, due: &T) {
         if is != due {
-            self.fail(&format!("{what} is {is:?}, the books say {due:?}"));
+            self.fail(&format!("{what} is {is:?}, expected {due:?}"));
         }
     }
 
@@ -336,7 +336,7 @@ impl<'w> History<'w> {
             .iter()
             .map(|result| result["code"].as_str().unwrap_or(result["status"].as_str().unwrap_or_default()))
             .collect();
-        self.assert_equal("what became of the events", &said.as_slice(), &due);
+        self.assert_equal("the outcomes of the events", &said.as_slice(), &due);
     }
 
     /// Repeats an event, or reports a different event with the same id.

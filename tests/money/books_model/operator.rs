@@ -66,7 +66,7 @@ impl History<'_> {
                 .unwrap();
             let is_new = |id: &String| self.books.lots.iter().all(|lot| lot.id != *id);
             let found = found.into_iter().map(|(id,)| id).find(is_new);
-            self.books.lots[at].id = found.unwrap_or_else(|| self.fail("no credit of what was given back"));
+            self.books.lots[at].id = found.unwrap_or_else(|| self.fail("no credit for the returned amount"));
             self.count("given back as a new credit");
         }
     }

@@ -53,7 +53,7 @@ fn automatic_charges_of_a_day_are_bounded(database: Database) {
         assert_eq!(shop.balance().await, "-12450");
         assert_eq!(top_ups(shop).await, ["succeeded 10000", "processing 12500 daily_maximum"]);
         let mail = json!({"reason": "daily_maximum", "amount": "12500", "currency": "USD"});
-        assert_eq!(mails(shop).await, [mail], "the owners are told once");
+        assert_eq!(mails(shop).await, [mail], "the owners are notified once");
         // Nothing more is charged on that day, regardless of usage.
         shop.books.set_time("2026-03-10T23:59:59Z");
         shop.books.use_today("chat-a", 1, 0).await;

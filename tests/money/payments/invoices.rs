@@ -23,7 +23,7 @@ fn invoice_is_paid_to_the_last_digit(database: Database) {
             (&json!("invoice"), &json!(1.01), &json!(invoice.id))
         );
         let again = shop.begin(&json!({"invoice_id": invoice.id})).await;
-        assert_eq!(again["id"], begun["id"], "one page for one invoice");
+        assert_eq!(again["id"], begun["id"], "one page per invoice");
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
         shop.hear().await;
         let [paid] = shop.books.invoices().await.try_into().unwrap();
@@ -84,7 +84,7 @@ fn small_invoice_is_rounded_up_to_what_can_be_charged(database: Database) {
         let begun = shop.begin(&json!({"invoice_id": invoice.id})).await;
         assert_eq!(begun["amount"], json!(0.5));
         let again = shop.begin(&json!({"invoice_id": invoice.id})).await;
-        assert_eq!(again["id"], begun["id"], "one page for one invoice");
+        assert_eq!(again["id"], begun["id"], "one page per invoice");
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
         shop.hear().await;
         let [paid] = shop.books.invoices().await.try_into().unwrap();

@@ -54,7 +54,7 @@ fn page_ends_when_credit_pays_its_invoice(database: Database) {
         let (_, begun, session_id) = begin(shop).await;
         shop.buy_elsewhere("0.4", "a part").await;
         shop.work().await;
-        assert_eq!(shop.stripe.object(&session_id)["status"], "open", "something is due still");
+        assert_eq!(shop.stripe.object(&session_id)["status"], "open", "an amount is still due");
         shop.buy_elsewhere("0.6", "the rest").await;
         expect_ended(shop, &begun, &session_id).await;
         assert_eq!(shop.balance().await, "0");

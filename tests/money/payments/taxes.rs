@@ -58,7 +58,7 @@ fn credit_is_what_was_bought_and_the_tax_is_paid_on_top(database: Database) {
             assert_eq!(
                 (&begun["amount"], &begun["tax"], &begun["total"]),
                 (&json!(25.5), &json!(null), &json!(null)),
-                "it isn't known before the address"
+                "the tax isn't known before the address"
             );
             let exchanges = shop.stripe.exchanges();
             let asked = exchanges.iter().find(|it| it.request.path == "/v1/checkout/sessions").unwrap();

@@ -128,7 +128,7 @@ async fn mistakes_in_requests_are_refused_and_not_kept() {
     let mut new = account.new_charge("pm_none", 1_000);
     let error = account.client.charge_off_session(&new, &key("pay_1")).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().code.as_deref(), Some("resource_missing"));
-    assert!(!error.is_missing(), "the payment method is missing, not what was asked for");
+    assert!(!error.is_missing(), "the payment method is missing, not the requested object");
     new.payment_method = &method;
     account.client.charge_off_session(&new, &key("pay_1")).await.unwrap();
     assert_eq!(account.stripe.charges().len(), 1);

@@ -71,7 +71,7 @@ fn unread_answers_of_one_organization_leave_memory_for_others() {
         steady > 50
     }));
     println!("{before} MiB before, {most} MiB with {UNREAD} unread answers of 16 MiB");
-    assert!(most > before + 16, "{before} MiB before, {most} MiB then: nothing was answered");
+    assert!(most > before + 16, "{before} MiB before, {most} MiB then: nothing was sent");
     assert!(most < before + MAX_MIB, "{before} MiB before, {most} MiB then");
     for _ in 0..5 {
         let answer = embed(&server, &other, "small").send();

@@ -108,7 +108,7 @@ async fn sums_are_exact(world: World) {
             assert_eq!(whole * 1_000_000_000_000 + pico, total);
             assert_eq!((posted, in_row), (total.div_euclid(1_000), total.div_euclid(1_000)));
             assert!(pico.abs() <= MAX_PLAIN_PICO + 2, "{pico}");
-            assert!(!plain || whole == 0, "an older server reads it rightly: {whole} {pico}");
+            assert!(!plain || whole == 0, "an older server reads it correctly: {whole} {pico}");
         }
     }
 }

@@ -97,7 +97,7 @@ fn deferred_error_is_returned_by_the_next_statement(database: Database) {
         user("user_1", "a").defer(&mut tx).await.unwrap();
         let result = match user("user_2", "a").defer(&mut tx).await {
             Err(error) => {
-                assert!(!db.is_postgres(), "it was waited for");
+                assert!(!db.is_postgres(), "PostgreSQL must not wait for the statement");
                 error
             }
             Ok(()) => {

@@ -78,7 +78,7 @@ fn refused_or_cancelled_read_does_not_affect_others(database: Database) {
             for (number, one) in staying.into_iter().enumerate() {
                 let answer = tokio::time::timeout(Duration::from_secs(20), one).await;
                 assert_eq!(
-                    answer.expect("it waits for ever").unwrap(),
+                    answer.expect("it waits forever").unwrap(),
                     Ok(Some(format!("{}@a.test", number + 20)))
                 );
             }

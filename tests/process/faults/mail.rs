@@ -44,7 +44,7 @@ fn mails_survive_a_long_outage_and_are_sent_once(database: Database) {
                 .all(&mut world.app.db.read().await.unwrap())
                 .await
                 .unwrap();
-            assert_eq!(attempts.len(), names.len(), "none is given up");
+            assert_eq!(attempts.len(), names.len(), "no e-mail is given up");
             // Ten attempts within the first two hours, and then one per hour. The test runs the job once a
             // minute, so some attempts are slightly late.
             let due = 8 + hours;

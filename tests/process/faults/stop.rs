@@ -265,7 +265,7 @@ fn slow_clients_do_not_delay_the_stop() {
 /// An e-mail in transmission at the signal is sent once. The next server sends the next one.
 #[on_each_database]
 fn mail_in_transmission_is_sent_once(database: Database) {
-    let Some(python) = smtp::python("a stop while a mail leaves") else { return };
+    let Some(python) = smtp::python("a stop while an e-mail is being sent") else { return };
     database.run_processes(|url, folder| {
         let mail_server = MailServer::start(&python, &["--slow-content", "ada"]);
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_MAIL__URL", &mail_server.url());
@@ -309,6 +309,6 @@ fn stop_during_the_start_is_clean(database: Database) {
             // Until the server handles signals, the system ends the process.
             assert!(matches!(ended.code, None | Some(0)), "{:?}: {}", ended.code, ended.log);
         }
-        assert_eq!(start.run().stop().code, Some(0), "nothing is left behind");
+        assert_eq!(start.run().stop().code, Some(0), "the next start succeeds");
     });
 }

@@ -50,7 +50,7 @@ fn answered_requests_survive_a_cut_network(_: Database) {
     let start = load::start(&folder, &through(&wire, &direct));
     let mut chance = Chance::new(first_seed());
     let mut ended = 0;
-    load::under_load(&format!("the wire cut {times} times"), &start, |load| {
+    load::under_load(&format!("connection cut {times} times"), &start, |load| {
         let mut ids = Vec::new();
         for time in 0..times {
             std::thread::sleep(Duration::from_millis(chance.below(200) as u64));

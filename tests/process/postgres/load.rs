@@ -51,7 +51,7 @@ impl Load<'_> {
             }
             answered.push(name);
         }
-        panic!("nothing is ever sent away");
+        panic!("no request is ever refused");
     }
 }
 

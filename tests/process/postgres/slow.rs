@@ -81,8 +81,8 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time(_: Database) {
             }
             assert_answered(&answer);
         }
-        assert!(from_memory > 0, "nothing was decided in memory");
-        assert_eq!(assert_answered(&authorize()), 503, "nothing is decided by memory that is too old");
+        assert!(from_memory > 0, "no decision was made from memory");
+        assert_eq!(assert_answered(&authorize()), 503, "no decision uses outdated memory");
         let silent = report_at_once(&server, &place, 2 * round);
         assert_eq!(silent.0, 0, "nothing can have been written");
         wire.hold(false);

@@ -88,7 +88,7 @@ fn months_close_once_with_three_schedulers_and_a_crash() {
         let waits = replicas.starts[0].run();
         waits.wait_until_job("billing");
         replicas.starts[0].wait_until_seen(back_at);
-        assert_eq!(invoices(), 0, "usage that was kept elsewhere comes first");
+        assert_eq!(invoices(), 0, "the month stays open for usage that was stored elsewhere");
         assert_eq!(waits.stop().code, Some(0));
         age(&replicas.starts[0], "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
 

@@ -48,7 +48,7 @@ fn journey(fleet: &Fleet, name: &str) {
         let at_each = (0..REPLICAS).map(|_| fleet.get("/v1/auth/me").bearer(&ada.access_token).send().status);
         at_each.into_iter().all(|status| status == 401)
     };
-    assert!(until(out), "logged out, and let through");
+    assert!(until(out), "logged out, but still allowed");
 }
 
 /// Asserts that changes at one replica are visible at the next.

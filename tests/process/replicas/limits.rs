@@ -59,8 +59,11 @@ fn key_rate_is_shared(database: Database) {
             println!("{backend}: {let_through} of {all} calls in {elapsed_s:.2} s, {due:.0} are due");
             #[allow(clippy::cast_precision_loss, reason = "three")]
             let leases = LEASE * REPLICAS as f64;
-            assert!(f64::from(let_through) <= due + leases, "{let_through}, {due} are due");
-            assert!(f64::from(let_through) >= due.min(all as f64) - leases, "{let_through}, {due} are due");
+            assert!(f64::from(let_through) <= due + leases, "{let_through} were allowed, expected {due}");
+            assert!(
+                f64::from(let_through) >= due.min(all as f64) - leases,
+                "{let_through} were allowed, expected {due}"
+            );
         }
         fleet.stop();
     });

@@ -40,7 +40,7 @@ impl Tally {
         }
         take(&fleet.servers[at]);
         let taken = Instant::now();
-        assert!(!allowed(&fleet.servers[at]), "let through where it was taken away");
+        assert!(!allowed(&fleet.servers[at]), "allowed by the replica that revoked it");
         self.revocations += 1;
         let found = std::thread::scope(|scope| {
             let allowed = &allowed;

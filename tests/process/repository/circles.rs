@@ -256,5 +256,5 @@ fn files_of_a_crate_form_no_circles() {
         let circles = Crate::read(&folder.join("src")).circles();
         found.extend(circles.into_iter().map(|files| format!("{name}: {}", files.join(", "))));
     }
-    assert!(found.is_empty(), "open these circles by moving the items that tie them: {found:#?}");
+    assert!(found.is_empty(), "break these cycles by moving the items that cause them: {found:#?}");
 }

@@ -192,6 +192,6 @@ fn handlers_and_their_frame_do_not_use_the_database() {
     }
     let web = lines.iter().find(|line| line.starts_with("web: ")).unwrap();
     for subject in ["accounts", "tenants", "catalog", "keys", "billing"] {
-        assert!(!web.split(' ').any(|used| used == subject), "the frame knows no subject: {web}");
+        assert!(!web.split(' ').any(|used| used == subject), "`web` doesn't depend on a subject: {web}");
     }
 }

@@ -123,5 +123,8 @@ fn check(output: &str, last_is_usage: bool, has_chat: bool) {
     assert!(last_is_usage);
     assert_eq!(output.matches(chat).count(), 6, "{output}");
     assert!(output.contains(total), "{output}");
-    assert!(output.rsplit("=====").next().unwrap().contains(chat), "it outlives a restart: {output}");
+    assert!(
+        output.rsplit("=====").next().unwrap().contains(chat),
+        "the data is kept after a restart: {output}"
+    );
 }

@@ -301,7 +301,7 @@ fn assert_nothing_leaks(sent: &str, address: &str) {
     for secret in SECRETS.into_iter().chain([address]) {
         if let Some(at) = sent.find(secret) {
             let before = String::from_utf8_lossy(&sent.as_bytes()[at.saturating_sub(500)..at]);
-            panic!("{secret} came out after {before}");
+            panic!("{secret} was revealed after {before}");
         }
     }
     for words in ["Too hot for ", "temperature: too hot for "] {

@@ -159,11 +159,11 @@ pub async fn check(world: &World, organization: &str) {
     let mut tx = world.app.db.read().await.unwrap();
     let wallet = tollkeeper::billing::store::wallets::get(&mut tx, id).await.unwrap().unwrap();
     let sum = tollkeeper::billing::store::ledger::wallet_sum(&mut tx, id).await.unwrap();
-    assert_eq!(wallet.posted, sum.amount, "the wallet is the sum of its entries");
+    assert_eq!(wallet.posted, sum.amount, "the balance is the sum of the wallet's entries");
     let credits = tollkeeper::billing::store::credits::list_remaining(&mut tx, id).await.unwrap();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
     let owed = left - wallet.posted.units();
-    assert!(owed >= 0, "more is posted than the credits hold: {owed}");
+    assert!(owed >= 0, "the balance is more than the credits contain: {owed}");
     let open = tollkeeper::billing::store::invoices::open(&mut tx, id).await.unwrap();
     let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
     assert!(due <= owed, "{due} is due, {owed} is owed");

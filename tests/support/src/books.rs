@@ -16,17 +16,17 @@ const RULES: &[(&str, &str)] = &[
          GROUP BY t.id HAVING COUNT(e.account) <> 2 OR SUM(e.amount_nano) <> 0",
     ),
     (
-        "no movement is of nothing",
+        "no movement has the amount 0",
         "SELECT transaction_id FROM ledger_entries WHERE amount_nano = 0",
     ),
     (
-        "what is posted is the sum of the wallet's entries",
+        "the balance is the sum of the wallet's entries",
         "SELECT organization_id FROM wallets w WHERE posted_nano <>
             (SELECT COALESCE(SUM(amount_nano), 0) FROM ledger_entries e
              WHERE e.organization_id = w.organization_id AND e.account = 'wallet')",
     ),
     (
-        "what is reserved is the sum of the reservations",
+        "the reserved amount is the sum of the reservations",
         "SELECT organization_id FROM wallets w WHERE reserved_nano <>
             (SELECT COALESCE(SUM(amount_nano), 0) FROM reservations r WHERE r.organization_id = w.organization_id)",
     ),
@@ -35,7 +35,7 @@ const RULES: &[(&str, &str)] = &[
         "SELECT id FROM reservations WHERE organization_id NOT IN (SELECT organization_id FROM wallets)",
     ),
     (
-        "what days posted is what the ledger has of usage",
+        "the posted amounts of daily rows match the usage in the ledger",
         "SELECT organization_id FROM wallets w WHERE
             (SELECT COALESCE(SUM(posted_nano), 0) FROM usage_daily d WHERE d.organization_id = w.organization_id) <>
             (SELECT COALESCE(SUM(-e.amount_nano), 0) FROM ledger_entries e
@@ -43,7 +43,7 @@ const RULES: &[(&str, &str)] = &[
              WHERE e.organization_id = w.organization_id AND e.account = 'wallet')",
     ),
     (
-        "what a day posted is its whole nanos",
+        "the posted amount of a daily row is its whole nanos",
         "SELECT api_key_id FROM usage_daily WHERE
             (posted_nano / 1000000000 - amount_whole) * 1000000000000 + posted_nano % 1000000000 * 1000 > amount_pico
             OR (posted_nano / 1000000000 - amount_whole) * 1000000000000 + posted_nano % 1000000000 * 1000 + 1000 <= amount_pico",
@@ -57,24 +57,24 @@ const RULES: &[(&str, &str)] = &[
              WHERE d.organization_id = t.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))",
     ),
     (
-        "projects and keys with usage have totals, people haven't",
+        "projects and keys with usage have totals, but users don't",
         "SELECT project_id FROM usage_daily d WHERE (SELECT COUNT(*) FROM usage_totals t
              WHERE t.organization_id = d.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))
              <> CASE WHEN d.api_key_id LIKE 'user%' THEN 1 ELSE 2 END",
     ),
     (
-        "parts of days have a daily row",
+        "parts belong to a daily row",
         "SELECT component FROM usage_daily_parts p WHERE NOT EXISTS (SELECT 1 FROM usage_daily d
              WHERE d.organization_id = p.organization_id AND d.project_id = p.project_id AND d.day = p.day
                 AND d.api_key_id = p.api_key_id AND d.model = p.model AND d.price_version = p.price_version
                 AND d.kind = p.kind AND d.month = p.month)",
     ),
     (
-        "nothing is owed that isn't charged",
+        "every debt comes from a charge",
         "SELECT organization_id FROM wallets w WHERE posted_nano >
             (SELECT COALESCE(SUM(remaining_nano), 0) FROM credits c WHERE c.organization_id = w.organization_id)",
     ),
-    ("no credit is more than it was", "SELECT id FROM credits WHERE remaining_nano > amount_nano"),
+    ("no credit exceeds its original amount", "SELECT id FROM credits WHERE remaining_nano > amount_nano"),
 ];
 
 /// The sums of the events, and below the sums of the daily rows. The test selects the differences between
@@ -124,7 +124,10 @@ pub async fn assert_books_of(app: &App) {
         assert!(broken.is_empty(), "{rule}: {broken:?}");
     }
     let days: Vec<(Day, Month)> = sql("SELECT day, month FROM usage_daily").all(&mut tx).await.unwrap();
-    assert!(days.iter().all(|(day, month)| day.month() <= *month), "a day is billed in its month or later");
+    assert!(
+        days.iter().all(|(day, month)| day.month() <= *month),
+        "a daily row is billed in its month or later"
+    );
     // Normalizes the smaller part of each sum to 0 or more, so that equal sums compare equal.
     let of = |sums: &str| {
         let rest = format!("((rest % {PER_WHOLE} + {PER_WHOLE}) % {PER_WHOLE})");
@@ -134,8 +137,8 @@ pub async fn assert_books_of(app: &App) {
         )
     };
     for (rule, a, b) in [
-        ("days are the sums of their events", EVENTS, DAYS),
-        ("sums are those of daily rows", DUE_SUMS, SUMS),
+        ("daily rows are the sums of their events", EVENTS, DAYS),
+        ("totals are the sums of daily rows", DUE_SUMS, SUMS),
     ] {
         let (a, b) = (of(a), of(b));
         for text in [format!("{a} EXCEPT {b}"), format!("{b} EXCEPT {a}")] {
@@ -145,7 +148,11 @@ pub async fn assert_books_of(app: &App) {
     }
     let of_events: Vec<PartsRow> = sql(PARTS_OF_EVENTS).all(&mut tx).await.unwrap();
     let of_days: Vec<PartsRow> = sql(PARTS_OF_DAYS).all(&mut tx).await.unwrap();
-    assert_eq!(sum_parts(of_events), sum_parts(of_days), "parts of days are the sums of those of events");
+    assert_eq!(
+        sum_parts(of_events),
+        sum_parts(of_days),
+        "parts of daily rows are the sums of the parts of events"
+    );
 }
 
 /// A string that identifies the usage, and its components other than tokens: the name of each with its

@@ -37,6 +37,9 @@ fn lines(text: &str) -> Vec<Vec<String>> {
             _ => cell.push(character),
         }
     }
-    assert!(!is_quoted && cells.is_empty() && cell.is_empty(), "the last line is whole: {cells:?} {cell:?}");
+    assert!(
+        !is_quoted && cells.is_empty() && cell.is_empty(),
+        "the last line is complete: {cells:?} {cell:?}"
+    );
     lines
 }

@@ -70,7 +70,7 @@ pub fn check(method: &Method, path: &str, status: u16, text: &str) {
     match answer["error"]["code"].as_str() {
         Some(code) if CODES_OF_ANY_REQUEST.iter().any(|any| any.as_str() == code) => {}
         Some(code) => {
-            assert!(operation.codes.contains(code), "{method} {path} answers {code}, which isn't documented");
+            assert!(operation.codes.contains(code), "{method} {path} returns {code}, which isn't documented");
         }
         // An error page for an unknown path, or for a method that the path doesn't have.
         None if [404, 405].contains(&status) => {}
@@ -78,7 +78,7 @@ pub fn check(method: &Method, path: &str, status: u16, text: &str) {
             let status = status.to_string();
             assert!(
                 operation.statuses.contains(&status),
-                "{method} {path} answers {status}, which isn't documented"
+                "{method} {path} returns {status}, which isn't documented"
             );
         }
     }

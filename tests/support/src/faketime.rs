@@ -27,7 +27,7 @@ impl FakeClock {
     pub fn new(folder: &std::path::Path, what: &str) -> Option<Self> {
         let Some(library) = LIBRARY_PATHS.into_iter().find(|place| std::path::Path::new(place).exists())
         else {
-            skip_without("faketime", what, "no libfaketime: `apt-get install libfaketime`");
+            skip_without("faketime", what, "libfaketime is missing: `apt-get install libfaketime`");
             return None;
         };
         let clock = Self { library, file: folder.join("clock"), offset_s: Cell::new(0) };

@@ -383,7 +383,7 @@ impl RealProvider {
                 return url;
             }
         }
-        panic!("it doesn't come back: {url}");
+        panic!("the provider doesn't redirect back: {url}");
     }
 
     async fn get(&self, path: &str, cookies: &BTreeMap<String, String>) -> (String, Vec<(String, String)>) {

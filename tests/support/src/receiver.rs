@@ -125,7 +125,7 @@ impl Receiver {
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        panic!("{} of {count} requests have come", self.received().len());
+        panic!("{} of {count} requests have arrived", self.received().len());
     }
 }
 

@@ -46,7 +46,8 @@ impl MailServer {
         let stdin = process.stdin.take();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap_or_else(|_| panic!("the mail server says {line:?}"));
+        let port =
+            line.trim().parse().unwrap_or_else(|_| panic!("unexpected output of the mail server: {line:?}"));
         Self { port, folder, process, stdin }
     }
 
@@ -113,7 +114,7 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("waited in vain: {what}");
+    panic!("timed out: {what}");
 }
 
 /// Creates a certificate authority, and a certificate for `localhost` and `127.0.0.1`. Writes `ca.pem`,

@@ -130,7 +130,7 @@ impl Upstream {
     pub async fn left(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
         let reached = left.wait_for(|left| *left >= count);
-        timeout(Duration::from_secs(20), reached).await.expect("nobody closed the connection").unwrap();
+        timeout(Duration::from_secs(20), reached).await.expect("no connection was closed").unwrap();
     }
 }
 

@@ -132,7 +132,7 @@ async fn tenth_failure_of_a_day_notifies_the_owner_once(world: World) {
     fail("ada", 5, HOME).await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
     fail("ada", 4, ATTACKER).await;
-    assert_eq!(notices("ada").await, [""; 0], "nine are not ten");
+    assert_eq!(notices("ada").await, [""; 0], "nine refusals are below the threshold");
     fail("ada", 1, ATTACKER).await;
     let [mail] = notices("ada").await.try_into().unwrap();
     assert!(mail.contains(ATTACKER) && mail.contains("2026-03-10 12:00 UTC"), "{mail}");
@@ -161,7 +161,7 @@ async fn login_from_a_new_network_notifies_the_owner(world: World) {
     for name in ["ada", "eve"] {
         assert_eq!(outcome(login(&world, name, PASSWORD, HOME)).await, ok());
     }
-    assert_eq!(notices("ada").await, [""; 0], "there is nothing to compare the first one with");
+    assert_eq!(notices("ada").await, [""; 0], "the first login has no earlier one to compare with");
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
     assert_eq!(notices("ada").await, [""; 0], "the same network");
     for name in ["ada", "eve"] {

@@ -31,7 +31,7 @@ async fn options_are_of_this_server_and_person(world: World) {
     let second = options(&world, &ada.access_token).await;
     let id = encode(&key.credential_id);
     assert_eq!(second["public_key"]["excludeCredentials"], json!([{"type": "public-key", "id": id}]));
-    assert_eq!(decode(&second["public_key"]["user"]["id"]), key.handle, "one handle a person");
+    assert_eq!(decode(&second["public_key"]["user"]["id"]), key.handle, "a user has a single handle");
     assert_ne!(second["public_key"]["challenge"], public_key["challenge"]);
     let bob = world.user("bob").await;
     let of_bob = options(&world, &bob.access_token).await;

@@ -29,11 +29,11 @@ const WRONG: &[(&str, Change)] = &[
     ("another origin", |draft| draft.origin = "https://evil.example".into()),
     ("another port", |draft| draft.origin = "http://localhost:1".into()),
     ("another scheme", |draft| draft.origin = draft.origin.replace("http", "https")),
-    ("a host below ours", |draft| draft.origin = draft.origin.replace("localhost", "a.localhost")),
+    ("a subdomain of our host", |draft| draft.origin = draft.origin.replace("localhost", "a.localhost")),
     ("an origin with a path", |draft| draft.origin.push_str("/path")),
     ("an origin with a login", |draft| draft.origin = draft.origin.replace("//", "//me@")),
     ("an origin in capitals", |draft| draft.origin = draft.origin.replace("local", "LOCAL")),
-    ("a page in another's frame", |draft| draft.cross_origin = json!(true)),
+    ("a page in a frame of another origin", |draft| draft.cross_origin = json!(true)),
     ("crossOrigin that isn't a boolean", |draft| draft.cross_origin = json!("false")),
     ("a top origin", |draft| draft.top_origin = json!("https://evil.example")),
     ("our own top origin", |draft| draft.top_origin = draft.origin.clone().into()),
@@ -41,10 +41,10 @@ const WRONG: &[(&str, Change)] = &[
     ("no relying party", |draft| draft.rp_id = String::new()),
     ("nobody was there", |draft| draft.flags &= !UP),
     ("nobody was verified", |draft| draft.flags &= !UV),
-    ("backed up, but can't be", |draft| draft.flags |= BS),
+    ("backed up, but not eligible for backup", |draft| draft.flags |= BS),
     ("another id", |draft| draft.id = encode(&[7; 32])),
     ("no id", |draft| draft.id = String::new()),
-    ("no credential of a public key", |draft| draft.kind_of_credential = "password"),
+    ("not a public key credential", |draft| draft.kind_of_credential = "password"),
 ];
 
 async fn assert_invalid(call: Call, what: &str) {
@@ -63,8 +63,8 @@ async fn each_check_of_a_new_passkey_refuses(world: World) {
     }
     let own: [(&str, Change); 4] = [
         ("an unknown format", |draft| draft.attestation = "unknown"),
-        ("a statement that isn't there", |draft| draft.attestation = "packed"),
-        ("an algorithm that wasn't asked for", |draft| draft.algorithm = -8),
+        ("a missing statement", |draft| draft.attestation = "packed"),
+        ("an algorithm that wasn't requested", |draft| draft.algorithm = -8),
         ("an algorithm of another key", |draft| draft.algorithm = -257),
     ];
     for (what, change) in own {
@@ -105,7 +105,7 @@ async fn each_check_of_a_signature_refuses(world: World) {
         ("no handle", &|draft| draft.handle = None),
         ("an empty handle", &|draft| draft.handle = Some(Vec::new())),
         ("another passkey's id", &|draft| draft.id = encode(&of_bob.credential_id)),
-        ("may be backed up, which it couldn't be before", &|draft| draft.flags |= BE),
+        ("now eligible for backup, but not before", &|draft| draft.flags |= BE),
     ];
     for (what, change) in own {
         let bad = key.sign_with(public_key, &origin(&world), change);

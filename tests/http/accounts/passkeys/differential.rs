@@ -28,7 +28,7 @@ const NO_LIMITS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
 #[on_each_database]
 fn other_library_refuses_the_same_answers(database: Database) {
-    let Some(mut command) = python::python("fido2", "fido2", "answers of authenticators, judged by fido2")
+    let Some(mut command) = python::python("fido2", "fido2", "responses of authenticators, checked by fido2")
     else {
         return;
     };
@@ -87,7 +87,7 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     for what in only_there.keys() {
         assert!(
             ["userHandle", "attestationObject", "clientDataJSON"].contains(what),
-            "taken by the other library: {only_there:?}"
+            "accepted only by the other library: {only_there:?}"
         );
     }
 }

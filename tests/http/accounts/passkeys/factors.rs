@@ -46,7 +46,7 @@ async fn first_passkey_is_asked_for_after_the_password(world: World) {
         json!({"totp": null, "passkeys": 1, "recovery_codes_left": 10, "asked_after_password": true});
     assert_eq!(state(&world, token).await, expected);
     let ended = world.get("/v1/auth/me").bearer(&other.access_token).send().await.status;
-    assert_eq!(ended, 401, "it was opened by the password alone");
+    assert_eq!(ended, 401, "the session was opened with only the password");
     assert!(is_due(&world).await);
     assert_eq!(password(&world, Some("123456")).refused().await, (401, "invalid_one_time_code".into()));
     // Each recovery code replaces the passkey once. A login with the passkey needs neither a password nor a
@@ -101,7 +101,7 @@ async fn person_may_leave_the_password_as_it_is(world: World) {
     let other = world.session(ada.id).await;
     let token = &ada.access_token;
     let (mut key, added) = add_asking(&world, token, Some(false)).await;
-    assert_eq!(added["recovery_codes"], json!(null), "nothing that they could stand in for");
+    assert_eq!(added["recovery_codes"], json!(null), "no factor that they could replace");
     let expected =
         json!({"totp": null, "passkeys": 1, "recovery_codes_left": 0, "asked_after_password": false});
     assert_eq!(state(&world, token).await, expected);
@@ -127,7 +127,7 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     let token = &ada.access_token;
     let (app, codes) = world.add_authenticator(token).await;
     let (_, added) = add(&world, token, "Laptop").await;
-    assert_eq!(added["recovery_codes"], json!(null), "they came with the app");
+    assert_eq!(added["recovery_codes"], json!(null), "they were created with the app");
     password(&world, Some(&app.code(world.clock.now()))).data().await;
     // Without the app, the passkey is still required, and the recovery codes are kept.
     let removed = world.call(Method::DELETE, "/v1/auth/totp").bearer(token).data().await;
@@ -136,7 +136,7 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     assert!(mail.contains("still requires a passkey or a recovery code"), "{mail}");
     world.clock.advance_ms(STEP_MS);
     let late = password(&world, Some(&app.code(world.clock.now()))).refused().await;
-    assert_eq!(late, (401, "invalid_one_time_code".into()), "the app is gone");
+    assert_eq!(late, (401, "invalid_one_time_code".into()), "the app was removed");
     password(&world, Some(&codes[0])).data().await;
     // Adding an app to an account with a passkey returns no new codes, and the old codes remain valid.
     let started = post(&world, token, "/v1/auth/totp", &json!({})).data().await;

@@ -13,7 +13,7 @@ async fn passkey_logs_in_without_address_and_password(world: World) {
     let ada = world.user("ada").await;
     let (mut key, _) = add(&world, &ada.access_token, "Laptop").await;
     let asked = login_options(&world).await;
-    assert_eq!(asked["public_key"]["allowCredentials"], json!([]), "they name no account");
+    assert_eq!(asked["public_key"]["allowCredentials"], json!([]), "the options don't name an account");
     assert_eq!(asked["public_key"]["userVerification"], "required");
     let signed = key.sign(&asked["public_key"], &origin(&world));
     let answer = login(&world, &asked, &signed).send().await;

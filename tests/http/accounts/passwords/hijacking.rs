@@ -140,7 +140,7 @@ async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: 
     assert_eq!(login(world, "victim", ATTACKER_PASSWORD).refused().await.0, 401);
     let owner = access_token(world, "victim", NEW_PASSWORD).await;
     let keys = world.get(&format!("{}/api-keys", stranger.place.project_path()));
-    assert_eq!(keys.bearer(&owner).data().await["total"], 0, "the key is gone");
+    assert_eq!(keys.bearer(&owner).data().await["total"], 0, "the key was deleted");
     let notices = mails(world, "victim", "Your password was changed").await;
     assert_eq!(notices.len(), 1);
     let line = "- Bait <b>& Co: owner, 1 other member";
@@ -217,7 +217,7 @@ async fn page_asks_for_the_password_and_then_accepts_invitations(world: World) {
     let answer = confirm(&world, &token, "Wrong-Kettle-1").send().await;
     assert_page(&answer, 400, "Confirm your e-mail address");
     assert!(answer.text.contains("The password is incorrect."), "{}", answer.text);
-    assert!(!answer.text.contains("Wrong-Kettle-1"), "passwords don't come back");
+    assert!(!answer.text.contains("Wrong-Kettle-1"), "the page doesn't contain the password");
     assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
     let me = world.get("/v1/auth/me").bearer(&access).data().await;
     assert_eq!(me["user"]["email_verified"], false);

@@ -43,7 +43,7 @@ async fn login_beyond_the_maximum_ends_the_oldest_session(world: World) {
     world.catch_up().await;
     tokens.push(access_token(&world, "ada", PASSWORD).await);
     assert_eq!(statuses(&tokens).await, [401, 200, 200, 200]);
-    assert_eq!(statuses(&[bob.access_token]).await, [200], "another user's session stays");
+    assert_eq!(statuses(&[bob.access_token]).await, [200], "another user's session remains");
     let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token);
     assert_eq!(refresh.refused().await, (401, "invalid_refresh_token".into()));
     let ended = Filter { action: "session.ended".into(), limit: 9, ..Filter::default() };

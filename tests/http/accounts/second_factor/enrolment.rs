@@ -150,8 +150,8 @@ async fn other_app_takes_the_place_of_the_first(world: World) {
     let other = logged_in(&world, &first.code(world.clock.now())).await;
     let body = json!({"code": second.code(world.clock.now())});
     let confirmed = post(&world, &ada.access_token, "/v1/auth/totp/confirm", &body).data().await;
-    assert_eq!(confirmed["recovery_codes"], Value::Null, "those that there are stay");
-    assert_eq!(state(&world, &other).await["recovery_codes_left"], 10, "and so do other sessions");
+    assert_eq!(confirmed["recovery_codes"], Value::Null, "the existing codes stay valid");
+    assert_eq!(state(&world, &other).await["recovery_codes_left"], 10, "and other sessions remain");
     world.clock.advance_ms(STEP_MS);
     let now = world.clock.now();
     let refused = login(&world, PASSWORD, &first.code(now)).refused().await;

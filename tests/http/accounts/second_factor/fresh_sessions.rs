@@ -85,7 +85,7 @@ async fn proof_replaces_the_session(world: World) {
     assert_stale(&world, &other.access_token).await;
     let listed = world.get("/v1/auth/sessions").bearer(&token).data().await;
     assert_eq!(listed["total"], 2);
-    assert_eq!(prove(&world, &ada, PASSWORD, "").refused().await.0, 401, "that session has ended");
+    assert_eq!(prove(&world, &ada, PASSWORD, "").refused().await.0, 401, "the earlier session has ended");
 }
 
 #[on_each_database]

@@ -35,7 +35,7 @@ async fn scene(
     scene.set(world, &scene.ada.access_token, true).data().await;
     let browser = world.browser(scene.bob.id).await;
     let (key, added) = crate::console::passkeys::add(world, &browser, &[("name", "Laptop")]).await;
-    assert_eq!(added.status, 303, "the password stays enough: {}", added.text);
+    assert_eq!(added.status, 303, "the password is still sufficient: {}", added.text);
     let mut bob = Jar::default();
     let answer = provider.sign_on(world, &mut bob, START, &person("7", "bob@example.com")).await;
     assert_eq!(answer.header("location"), "/console/", "{}", answer.text);
@@ -71,7 +71,11 @@ fn a_proof_moves_no_end_and_stays_in_the_organization(database: Database) {
             assert!(!is_fresh(&world, &mut bob).await);
             prove(&world, &mut bob, &mut key, by).await;
             assert!(is_fresh(&world, &mut bob).await);
-            assert_eq!(scene.overview(&world, &mut bob).await, 200, "it is the provider's session still");
+            assert_eq!(
+                scene.overview(&world, &mut bob).await,
+                200,
+                "the session still belongs to the provider"
+            );
             // The session ends two hours after the sign-on, regardless of proofs in between.
             world.clock.advance_ms(HOUR_MS - MINUTE_MS);
             prove(&world, &mut bob, &mut key, by).await;
@@ -108,7 +112,7 @@ fn a_session_of_a_password_has_thirty_days_after_a_proof(database: Database) {
         let fields = [("email", "bob@example.com"), ("password", PASSWORD), ("remember_me", "true")];
         jar.post(&world, "/console/sign-in", &fields).await;
         prove(&world, &mut jar, &mut key, By::Passkey).await;
-        assert_eq!(scene.overview(&world, &mut jar).await, 403, "a passkey is no sign-on");
+        assert_eq!(scene.overview(&world, &mut jar).await, 403, "a passkey isn't a sign-on");
         world.clock.advance_ms(29 * 24 * HOUR_MS);
         assert!(jar.who(&world).await.is_some());
     });
@@ -122,7 +126,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         let browser = world.browser(scene.bob.id).await;
         let more = [("name", "x"), ("shown", "asked_after_password"), ("asked_after_password", "true")];
         let (mut key, added) = crate::console::passkeys::add(&world, &browser, &more).await;
-        assert_eq!(added.status, 200, "it is asked for: {}", added.text);
+        assert_eq!(added.status, 200, "the passkey is required after the password: {}", added.text);
         let begin = async || {
             let mut jar = Jar::default();
             let answer = provider.sign_on(&world, &mut jar, START, &person("7", "bob@example.com")).await;
@@ -150,7 +154,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         );
         assert_eq!(scene.overview(&world, &mut jar).await, 200);
         world.clock.advance_ms(2 * HOUR_MS);
-        assert!(jar.who(&world).await.is_none(), "it ends as the provider's do");
+        assert!(jar.who(&world).await.is_none(), "the session expires like the provider's sessions");
 
         // Without the first step, sign-in starts again. On its own page, a passkey is a complete sign-in.
         let mut jar = begin().await;

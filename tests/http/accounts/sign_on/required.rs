@@ -207,11 +207,11 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
         assert_eq!(bob.get(&world, &scene.project_page("/playground")).await.status, 200);
         let sent = bob.post(&world, &scene.project_page("/playground"), &fields).await;
         assert_ne!(sent.status, 403, "{}", sent.text);
-        assert_eq!(before.clone().who(&world).await, None, "the session before has ended");
+        assert_eq!(before.clone().who(&world).await, None, "the previous session has ended");
         // An admin can't change the requirement.
         assert_eq!(bob.get(&world, &asking).await.status, 403);
         assert_eq!(bob.post(&world, &asking, &[("is_required", "false")]).await.status, 403);
-        assert_eq!(scene.overview(&world, &mut owner).await, 200, "an owner's password stays good");
+        assert_eq!(scene.overview(&world, &mut owner).await, 200, "an owner's password stays valid");
         // Without a recent proof, the user is redirected to the page that asks for one, and then back.
         world.clock.advance_ms(15 * MINUTE_MS);
         let stale = owner.get(&world, &asking).await;

@@ -75,7 +75,7 @@ async fn request_does_not_reveal_accounts(world: World) {
         assert_eq!(answer.status, 200, "{}", answer.text);
         answers.push((answer.text, world.app.db.statement_count() - before));
     }
-    assert_eq!(answers[0], answers[1], "the same words by the same statements");
+    assert_eq!(answers[0], answers[1], "the same text from the same statements");
     assert_eq!(answers[0], answers[2]);
     // Only the last address is still pending, and its owner gets a notice without a link.
     let [taken] = mails(&world, "eve@example.com", TAKEN).await.try_into().unwrap();

@@ -59,7 +59,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_page(&page, 200, "Confirm your new e-mail address");
     assert!(page.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", page.text);
     assert!(page.text.contains("<form method=\"post\" action=\"change-email\">"), "{}", page.text);
-    assert_eq!(world.app.db.statement_count(), before, "a look asks the database nothing");
+    assert_eq!(world.app.db.statement_count(), before, "a read sends no query to the database");
 
     let done = confirm(&world, &token, PASSWORD).send().await;
     assert_page(&done, 200, "Your address has changed");
@@ -125,7 +125,7 @@ fn link_lives_a_day_from_the_request(database: Database) {
         let ada = world.user("ada").await;
         ask(&world, &ada.access_token, NEW, PASSWORD).data().await;
         world.clock.advance_ms(DAY_MS);
-        assert_eq!(mails(&world, NEW, LINK).await.len(), 0, "too late to be of use");
+        assert_eq!(mails(&world, NEW, LINK).await.len(), 0, "too late to be useful");
         tollkeeper::jobs::sweep::sweep(&world.app).await.unwrap();
         let (left,): (i64,) = sql("SELECT COUNT(*) FROM email_changes")
             .one(&mut world.app.db.read().await.unwrap())

@@ -30,7 +30,11 @@ async fn last_use_is_written_by_the_job(world: World) {
     assert_eq!(shown(&world, &ada, &place, &id).await, (null.clone(), null.clone(), null.clone()));
     let before = world.app.db.statement_count();
     assert_eq!(world.app.keys.last_uses.flush(usize::MAX).await.unwrap(), 1);
-    assert_eq!(world.app.db.statement_count() - before, 1, "one statement a key, however often it was used");
+    assert_eq!(
+        world.app.db.statement_count() - before,
+        1,
+        "one statement per key, regardless of how often it was used"
+    );
     let start = json!(START);
     assert_eq!(shown(&world, &ada, &place, &id).await, (start.clone(), start, json!("192.0.2.2")));
     // No new use, so nothing is written.

@@ -91,7 +91,7 @@ async fn invalid_patches_are_refused(world: World) {
     }
     let taken = call(&json!({"name": "TWO"})).await;
     assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"));
-    assert_eq!(call(&json!({"name": "ONE"})).await.status, 200, "its own name in another case");
+    assert_eq!(call(&json!({"name": "ONE"})).await.status, 200, "its own name in different case");
 }
 
 #[on_each_database]

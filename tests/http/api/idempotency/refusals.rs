@@ -72,7 +72,11 @@ async fn refusal_before_the_operation_is_not_kept(world: World) {
     let ended = create.keyed(&world, "no token", "key").refused().await;
     assert_eq!(ended, (401, "invalid_access_token".into()));
     world.join_organization(&scene.place, &bob, OrganizationRole::Owner).await;
-    assert_repeats(&create.send(&world, &bob.access_token, "key").await, &first, "with the right again");
+    assert_repeats(
+        &create.send(&world, &bob.access_token, "key").await,
+        &first,
+        "after the permission was restored",
+    );
 }
 
 #[on_each_database]
@@ -114,7 +118,7 @@ fn rates_are_not_kept(database: Database) {
         }
         assert_eq!((limited.status, limited.code().as_str()), (429, "rate_limited"));
         world.clock.advance_ms(HOUR_MS - 1000);
-        assert_repeats(&create.send(&world, token, "key").await, &first, "when the rate has passed");
+        assert_repeats(&create.send(&world, token, "key").await, &first, "after the rate limit has reset");
         let next = world.session(scene.owner.id).await;
         world.clock.advance_ms(1000);
         let sent = resend.send(&world, &next.access_token, "key").await;

@@ -58,7 +58,7 @@ async fn withdrawn_invitation_is_gone(world: World) {
         assert_eq!(data, json!({"message": "The invitation is withdrawn. Its link no longer works."}));
     }
     send_due(&world.app.mail).await.unwrap();
-    assert_eq!(mails(&world).len(), 1, "the second one wasn't mailed yet");
+    assert_eq!(mails(&world).len(), 1, "the second invitation wasn't mailed yet");
     world.user("guest").await;
     assert_page(&accept_by_link(&world, &token).await, 400, DEAD);
     assert_eq!(organizations_after_login(&world, "guest").await, "");

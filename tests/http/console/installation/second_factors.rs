@@ -72,7 +72,7 @@ async fn app_passkeys_and_recovery_codes_are_removed(world: World) {
     reset(&world, &browser, ada.id, "ada").await;
     assert_eq!(world.get("/v1/auth/me").bearer(&before.access_token).refused().await.0, 401);
     assert_eq!(of_ada.get(&world, "/console/account").send().await.status, 303, "signed out");
-    assert_eq!(sign_in(&world, &mut key).await.status, 401, "the passkey opens nothing");
+    assert_eq!(sign_in(&world, &mut key).await.status, 401, "the passkey no longer works");
     assert_eq!(state(&world, ada.id).await, nothing());
     log_in(&world, None).data().await;
     let mail = notice(&world).await;
@@ -100,7 +100,7 @@ async fn passkeys_that_arent_asked_for_are_removed_too(world: World) {
     assert_eq!(state(&world, ada.id).await, nothing());
     assert_eq!(sign_in(&world, &mut key).await.status, 401);
     let shown = browser.page(&world, &format!("{TOP}/users/{}", ada.id)).await;
-    assert!(!shown.contains("Remove the second factor"), "there is nothing left: {shown}");
+    assert!(!shown.contains("Remove the second factor"), "the user has no second factor left: {shown}");
     // A repeated reset sends no notice and adds no entry.
     reset(&world, &browser, ada.id, "ada").await;
     notice(&world).await;

@@ -11,7 +11,7 @@ type Figures = Vec<(String, String, String)>;
 
 /// Returns an exact number without separators and trailing zeros.
 fn plain(figure: &str) -> String {
-    Pico::parse(&figure.replace(',', "")).unwrap_or_else(|| panic!("{figure:?} is no number")).to_string()
+    Pico::parse(&figure.replace(',', "")).unwrap_or_else(|| panic!("{figure:?} isn't a number")).to_string()
 }
 
 /// Reverses the escaping of a page's text.

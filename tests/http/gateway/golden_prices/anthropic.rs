@@ -47,7 +47,7 @@ fn messages() -> Vec<Golden> {
         ),
         // 2,048 x 2 + 1,800 x 0.2 + 148 x 2.5 + 100 x 4 + 503 x 8 + 50 = 4,096 + 360 + 370 + 400 + 4,024 + 50
         Golden::plain(
-            "written for both times",
+            "written for both durations",
             path,
             &message(&json!({"input_tokens": 2_048, "cache_creation_input_tokens": 248,
                 "cache_read_input_tokens": 1_800, "cache_creation": split(148, 100), "output_tokens": 503})),
@@ -56,7 +56,7 @@ fn messages() -> Vec<Golden> {
         ),
         // 25 x 2 + 400 x 0.2 + 20 x 2.5 + 30 x 4 + 15 x 8 + 50 = 50 + 80 + 50 + 120 + 120 + 50
         Golden::events(
-            "how long is said at the beginning alone, streamed",
+            "only the first event has the cache duration, streamed",
             path,
             &events(
                 &json!({"input_tokens": 25, "cache_creation_input_tokens": 50, "cache_read_input_tokens": 400,

@@ -136,7 +136,7 @@ fn responses() -> Vec<Golden> {
         ),
         // 15 x 2 + 64 x 10 + 50
         Golden::events(
-            "nothing but reasoning, streamed",
+            "only reasoning, streamed",
             path,
             &[
                 created,

@@ -97,7 +97,7 @@ fn xai() -> Vec<Golden> {
         // 4,142 x 2 + 4,328 x 0.2 + 100 x 10 + 254 x 8 + 50
         // = 8,284 + 865.6 + 1,000 + 2,032 + 50
         Golden::chat(
-            "cache beside the prompt",
+            "cached tokens in addition to the prompt",
             &json!({"prompt_tokens": 4_142, "completion_tokens": 254, "total_tokens": 8_824,
                 "prompt_tokens_details": {"cached_tokens": 4_328},
                 "completion_tokens_details": {"reasoning_tokens": 100}}),
@@ -218,7 +218,7 @@ fn openrouter() -> Vec<Golden> {
         ),
         // 200 x 2 + 1,000 x 2.5 + 2 x 10 + 7 x 8 + 50 = 400 + 2,500 + 20 + 56 + 50
         Golden::chunks(
-            "written to a cache, and a usage beside an empty choice",
+            "written to a cache, and a usage with an empty choice",
             &[
                 text_chunk(&json!({"provider": "Example"})),
                 last_chunk(&json!({})),

@@ -30,7 +30,7 @@ fn aliases_are_called_and_charged_as_their_model(database: Database) {
         let by_alias = json!({"name": "alias", "restrictions": {"models": ["gpt-5"]}});
         let path = format!("{}/api-keys", scene.place.project_path());
         let refused = scene.world.post(&path, &by_alias).bearer(&scene.ada.access_token).send().await;
-        assert_eq!(refused.status, 400, "restrictions name models by id: {}", refused.text);
+        assert_eq!(refused.status, 400, "restrictions contain ids of models: {}", refused.text);
         // Usage that another server reports under an alias is the model's as well.
         let (key_id, key) = scene.world.key(&scene.ada, &scene.place, &json!({"name": "reported"})).await;
         let question = json!({"credential": key, "operation": "chat", "model": "gpt-5", "reserve": false});

@@ -145,7 +145,7 @@ fn busy_and_slow_servers_do_not_delay_a_count(database: Database) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             assert_eq!(count(scene).await, (200, true));
-            assert_eq!(scene.upstream.received().len(), 1, "the server is busy, so it isn't asked");
+            assert_eq!(scene.upstream.received().len(), 1, "the server is busy, so it isn't called");
             permits.add_permits(1);
         });
         assert_eq!(answer.status, 200, "{}", answer.text);

@@ -38,7 +38,7 @@ pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figure
         }
         let fits = entry.actor == history.actor(&done.call) && done.status == 200;
         if !fits || entry.position <= done.seen[0] || entry.position > done.seen[1] {
-            history.fail(&format!("{entry:?} doesn't fit {done:?}"), all, entries);
+            history.fail(&format!("{entry:?} doesn't match {done:?}"), all, entries);
         }
         states.push(state);
         recorded.insert(entry.request_id.as_str());
@@ -220,7 +220,7 @@ async fn assert_invitations_match(history: &History, state: &State) -> Result<()
         |id: &str| state.invitations.iter().any(|open| &*open.id == id && state.roles[open.guest] > 0);
     let missing = due.difference(&found).any(|id| !is_member(id));
     if missing || !found.is_subset(&due) {
-        return Err(format!("open invitations: {due:?} in the model, not {found:?}"));
+        return Err(format!("open invitations: expected {due:?}, found {found:?}"));
     }
     Ok(())
 }

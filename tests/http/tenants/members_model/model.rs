@@ -251,9 +251,9 @@ impl State {
     ) -> Result<(), String> {
         match self.decide(call) {
             Ok(true) => {}
-            other => return Err(format!("the model says {other:?}")),
+            other => return Err(format!("the model expects {other:?}")),
         }
-        let due = self.write(call, action, target, people).ok_or("an entry that doesn't fit the call")?;
+        let due = self.write(call, action, target, people).ok_or("an entry that doesn't match the call")?;
         if due != target {
             return Err(format!("the entry is about {target}, not {due}"));
         }

@@ -217,7 +217,7 @@ async fn thresholds_are_reached_once_a_period(world: World) {
         sql(text).bind(day.as_str()).all(&mut world.app.db.read().await.unwrap()).await.unwrap()
     };
     scene.reserve(0).await;
-    assert_eq!(reached().await, [], "what is reserved isn't spent");
+    assert_eq!(reached().await, [], "reserved money isn't spent");
     // 249 x 0.000002 = 0.000498. The next event makes it 0.0005.
     scene.report("1", 0, [249, 0], &[]).await;
     assert_eq!(reached().await, []);

@@ -54,7 +54,7 @@ async fn each_threshold_is_told_once_and_the_limit_when_it_is_used_up(world: Wor
         "api_key_id": scene.keys[0].0, "model": "svc-1", "kind": "chat", "prompt_tokens": 90, "completion_tokens": 0});
     world.ask("/service/v1/usage", &json!({"events": [again]})).bare().await;
     scene.report("5", 0, [-90, 0], &[("corrects", json!("3"))]).await;
-    assert_eq!(take(&scene, &budget).await, Vec::<[String; 3]>::new(), "something is left again");
+    assert_eq!(take(&scene, &budget).await, Vec::<[String; 3]>::new(), "the budget has money left again");
     // (410 + 10 + 90) x 0.000002 are spent. A threshold is announced once per period, but a used-up limit
     // each time.
     scene.report("6", 0, [90, 0], &[]).await;

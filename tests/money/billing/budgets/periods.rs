@@ -47,7 +47,7 @@ async fn usage_counts_in_the_period_of_its_day(world: World) {
     let mut scene = Scene::new(&world).await;
     scene.report("old", 0, CALL, &[("time", json!("2026-03-09T23:59:59.999Z"))]).await;
     let (day, made) = scene.budget("api_key", "day", "0.01", true).await;
-    assert_eq!(state(&made)[0], "0", "yesterday's usage is of another day");
+    assert_eq!(state(&made)[0], "0", "yesterday's usage belongs to another day");
     let (month, made) = scene.budget("api_key", "month", "0.01", true).await;
     assert_eq!(state(&made)[0], "0.00062");
     let (total, made) = scene.budget("api_key", "total", "0.01", true).await;

@@ -42,7 +42,7 @@ fn command_exports_one_organization_or_all(database: Database) {
         let refused =
             start.command(&["export", "--month", month, "--organization", unknown, "--output", output]);
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{}", refused.log);
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), all.stdout, "the old file stays");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), all.stdout, "the old file remains");
         let names: Vec<_> =
             std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!names.iter().any(|name| name.to_str().unwrap().contains("partial")), "{names:?}");

@@ -206,6 +206,6 @@ fn turn_that_breaks_off_leaves_no_half_file(database: Database) {
         }
         write_all(&app.billing, folder, now).await.unwrap();
         let names = all_files(folder);
-        assert_eq!(names.len(), 1, "what was left is gone: {names:?}");
+        assert_eq!(names.len(), 1, "the leftover files were removed: {names:?}");
     });
 }

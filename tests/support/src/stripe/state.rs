@@ -109,11 +109,11 @@ impl State {
     }
 
     pub fn get(&self, id: &str) -> &Value {
-        self.objects.get(id).unwrap_or_else(|| panic!("there is no {id}"))
+        self.objects.get(id).unwrap_or_else(|| panic!("unknown id {id}"))
     }
 
     pub fn edit(&mut self, id: &str, change: impl FnOnce(&mut Value)) {
-        change(self.objects.get_mut(id).unwrap_or_else(|| panic!("there is no {id}")));
+        change(self.objects.get_mut(id).unwrap_or_else(|| panic!("unknown id {id}")));
     }
 
     /// Returns the objects of a kind, oldest first.

@@ -116,7 +116,7 @@ impl<'w> History<'w> {
 
     fn assert_equal<T: PartialEq + std::fmt::Debug>(&self, what: &str, is: &T, due: &T) {
         if is != due {
-            self.fail(&format!("{what} is {is:?}, the model says {due:?}"));
+            self.fail(&format!("{what} is {is:?}, the model expects {due:?}"));
         }
     }
 
@@ -419,7 +419,7 @@ impl<'w> History<'w> {
         let [one, other] = [0, 1].map(|server| mail_due(&self.servers[server].0.billing, outbox));
         let (one, other) = tokio::join!(one, other);
         let told = one.unwrap() + other.unwrap();
-        self.assert_equal("what mails tell of", &told, &(self.model.untold.len() as u64));
+        self.assert_equal("the number of alerts in e-mails", &told, &(self.model.untold.len() as u64));
         self.model.untold.clear();
     }
 
