@@ -24,7 +24,8 @@ pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database
     database: String,
     at_once: u64,
-    /// Number of series of ids, which take turns with one transaction each; the number of the service's connections
+    /// Number of series of ids, which take turns with one transaction each; the number of the service's
+    /// connections
     series: usize,
     milliseconds: u64,
 }

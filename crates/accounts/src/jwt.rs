@@ -274,7 +274,7 @@ impl Keyset {
     /// this issuer and audience, and be valid now.
     ///
     /// # Errors
-    /// After [`JwtError::UnknownKey`], the caller should reload the keys and try once more.
+    /// After [`JwtError::UnknownKey`], the caller should reload the keys and try again once.
     pub fn verify(
         &self,
         token: &str,

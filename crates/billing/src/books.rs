@@ -1,4 +1,4 @@
-//! The queue of writes. It collects the reservations, extensions, releases and usage of all requests, and
+//! The write queue. It collects the reservations, extensions, releases and usage of all requests, and
 //! writes them to the database in batches.
 //!
 //! While one transaction commits, further requests are queued. The request that finds no writer running
@@ -58,7 +58,7 @@ const LARGE_BATCH: usize = 8;
 /// Capacity of each cache, in entries of about 100 bytes.
 const CACHE_CAPACITY: usize = 1 << 18;
 
-/// The queue of writes, and caches of the organizations that operations belong to.
+/// The write queue, and caches of the organizations that operations belong to.
 pub struct Books {
     queue: Mutex<State>,
     /// The payer of each API key, which never changes.

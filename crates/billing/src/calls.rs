@@ -20,7 +20,7 @@ use tenants::access::ProjectScope;
 pub enum Charge {
     /// The event with the id of the call.
     Event(Outcome),
-    /// The outcome of each event for the rest of the call, which was interrupted and already charged by its
+    /// The outcome of each event for the rest of the call, which was interrupted and already charged for its
     /// last progress.
     Rest(Vec<Outcome>),
 }

@@ -1,8 +1,8 @@
 //! Ends reservations that were not captured, released or extended in time according to the database's clock.
 //!
 //! An expired reservation with progress belongs to a call of our own gateway that was interrupted. The call
-//! is charged by that progress. First the reservation is closed, so that its progress no longer changes. Then
-//! its usage event captures it in one transaction. Every replica creates the same event for a closed
+//! is charged for that progress. First the reservation is closed, so that its progress no longer changes.
+//! Then its usage event captures it in one transaction. Every replica creates the same event for a closed
 //! reservation, so the call is charged only once, even if replicas run at the same time or are interrupted.
 
 use std::collections::BTreeMap;

@@ -88,7 +88,7 @@ pub struct Parts {
     /// The change feed, which invalidates data in memory.
     pub feed: Arc<Feed>,
     pub catalog: Arc<CurrentCatalog>,
-    /// The queue of writes.
+    /// The write queue.
     pub books: Books,
     pub metrics: Counters,
     /// Refused usage, for the operator's webhooks.

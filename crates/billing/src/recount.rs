@@ -5,7 +5,7 @@
 //! disputes, and the additions and settings of operators. It follows docs/contract, and shares no function
 //! with the books, except arithmetic, times and ids.
 //!
-//! Each organization is read in one snapshot. The database sums up usage by day, model and price, so it
+//! Each organization is read in one snapshot. The database adds up usage by day, model and price, so it
 //! returns groups of events with the same parts instead of single events. Events are read once, in slices,
 //! and a second time where a price has conditions.
 

@@ -208,7 +208,7 @@ pub(crate) async fn record_uncounted(
     // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    // The events that go through the queue of writes, and the outcomes of the others with their positions.
+    // The events that go through the write queue, and the outcomes of the others with their positions.
     let (mut sent, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     let mut unpriced = Vec::new();
     for (place, CostedEvent { mut event, cost }) in events.enumerate() {

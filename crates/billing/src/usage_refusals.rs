@@ -1,7 +1,7 @@
 //! The operator's events about reported usage that was refused and therefore isn't counted
 //! (docs/contract/webhooks.md#events-of-the-operator).
 //!
-//! A server that reports wrong usage usually reports a lot of it. Therefore refusals are summed up in memory
+//! A server that reports wrong usage usually reports a lot of it. Therefore refusals are counted in memory
 //! by code and source, and announced within a minute of the first one. While they continue, each code and
 //! source is announced hourly, by one replica at a time.
 

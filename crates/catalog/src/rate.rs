@@ -193,7 +193,7 @@ impl Tokens {
             && fits(self.rest_of_completion())
     }
 
-    /// Returns these quantities without the parts that don't fit in their whole, and the removed parts. The
+    /// Returns these quantities without the parts that exceed their total, and the removed parts. The
     /// tokens of removed parts are charged at the price of their whole. Cached tokens are fitted first, then
     /// the other parts in the order of [`Component::PARTS`].
     #[must_use]

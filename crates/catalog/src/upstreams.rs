@@ -115,8 +115,8 @@ pub enum Affinity {
     /// By load and weight only.
     #[default]
     None,
-    /// An organization's calls whose prompts begin alike prefer the same upstream, which has cached that
-    /// beginning.
+    /// An organization's calls whose prompts share a prefix prefer the same upstream, which has cached the
+    /// prefix.
     Prefix,
 }
 

@@ -14,7 +14,7 @@
 //! Nothing exceeds the [`Bounds`] of the call.
 //!
 //! The parts of both counts, and searches, are the components that have prices
-//! (docs/contract/gateway.md#components). The settlement checks whether the parts fit in their whole.
+//! (docs/contract/gateway.md#components). The settlement checks whether the parts exceed their total.
 
 mod details;
 mod media;

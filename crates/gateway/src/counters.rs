@@ -252,7 +252,7 @@ impl Counters {
         self.counts.estimated.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream.into())
     }
 
-    /// Returns `true` if it is time to log that an upstream's parts don't fit in their whole.
+    /// Returns `true` if it is time to log that an upstream's parts exceed their total.
     pub(crate) fn is_misfit_due(&self, upstream: &str, now_ms: i64) -> bool {
         self.counts.misfits.is_due(upstream, "parts", now_ms)
     }

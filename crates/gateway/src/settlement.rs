@@ -108,7 +108,7 @@ impl Hold {
         }
     }
 
-    /// Returns the usage without parts that are impossible for the model or that don't fit in their whole.
+    /// Returns the usage without parts that are impossible for the model or that exceed their total.
     /// Their tokens are charged at the price of the whole.
     fn fitted(&self, used: Settled, upstream: &str) -> Settled {
         let possible = used.parts.iter().filter(|(part, _)| part.is_possible(self.kind));
@@ -125,7 +125,7 @@ impl Hold {
             tracing::warn!(
                 %call_id, upstream, prompt_tokens = prompt, cached_prompt_tokens = cached, completion_tokens = completion,
                 parts, left_out,
-                "an upstream counted parts of tokens that don't fit in their whole: the tokens of omitted parts are charged at \
+                "an upstream reported parts of tokens that exceed their total: the tokens of omitted parts are charged at \
                  the price of the whole; logged at most once per minute for each upstream"
             );
         }

@@ -294,7 +294,7 @@ impl Transport {
     }
 
     /// Sends a request, and returns the response once its head has arrived. If the upstream had closed a
-    /// reused connection, the request is sent once more.
+    /// reused connection, the request is sent again.
     pub(crate) async fn send(
         &self,
         path: &str,

@@ -25,7 +25,7 @@ pub struct LastUses {
 }
 
 impl LastUses {
-    /// Returns an empty queue of writes to this database.
+    /// Returns an empty write queue for this database.
     pub fn new(db: Db) -> Self {
         Self { db, queue: Mutex::default() }
     }

@@ -209,7 +209,7 @@ impl Rates {
     }
 
     /// Gives the unused rest of lapsed leases, or of `all` leases, back to the pool. Returns the number of
-    /// affected meters. A rest that can't be given back counts as used a few seconds later.
+    /// affected meters. A remainder that can't be returned counts as used a few seconds later.
     pub async fn return_leases(&self, all: bool) -> usize {
         let now = self.clock.now();
         let mut due = Vec::new();

@@ -85,7 +85,7 @@ async fn open_set_up(
     let mut tx = payments.db.write().await?;
     let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
     let customer = customers::lock(&mut held, organization_id, now).await?;
-    let mut customer = customer.ok_or_else(|| Error::internal("a customer is gone"))?;
+    let mut customer = customer.ok_or_else(|| Error::internal("a customer no longer exists"))?;
     if customer.setup_expires_at.is_some_and(|until| until > now)
         && let Some(url) = &customer.setup_url
     {

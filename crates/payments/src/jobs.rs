@@ -230,7 +230,7 @@ async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
         TaskKind::DetachMethod => client.detach_payment_method(id, &key).await.map(|_| ()),
     };
     match done {
-        // Already done, or the object is gone.
+        // Already done, or the object no longer exists.
         Err(stripe::Error::Refused(refusal)) => {
             tracing::info!(object = id, "a task at Stripe is no longer needed: {refusal}");
             Ok(())

@@ -191,7 +191,8 @@ async fn find(payments: &Payments, intent_id: &str, id: RefundId) -> Result<Opti
     }
 }
 
-/// Stores Stripe's status of a refund. A failed refund is given back, even if it had succeeded before.
+/// Stores Stripe's status of a refund. The amount of a failed refund is returned to the wallet, even if it
+/// had succeeded before.
 async fn conclude(
     payments: &Payments,
     payment: &Payment,
@@ -204,7 +205,8 @@ async fn conclude(
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
     checkout::lock(payments, &mut tx, payment).await?;
-    let stored = store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund is gone"))?;
+    let stored =
+        store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund no longer exists"))?;
     if stored.status != Status::Pending {
         return Ok(stored);
     }
@@ -227,7 +229,8 @@ async fn give_back(
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, payment) = settlement::lock(&booking, &mut tx, payment).await?;
-    let stored = store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund is gone"))?;
+    let stored =
+        store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund no longer exists"))?;
     if stored.status == Status::Failed {
         return Ok(stored);
     }

@@ -57,7 +57,7 @@ async fn create(
 }
 
 /// Replaces an organization's customer that Stripe doesn't have: it was deleted there, or belongs to another
-/// mode or account. Its saved card is gone too.
+/// mode or account. Its saved card was deleted too.
 ///
 /// # Errors
 /// 502 if Stripe can't be reached.
@@ -71,7 +71,7 @@ pub(crate) async fn replace(
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
     let stored = customers::lock(&mut tx, organization_id, now).await?;
-    let stored = stored.ok_or_else(|| Error::internal("a customer is gone"))?;
+    let stored = stored.ok_or_else(|| Error::internal("a customer no longer exists"))?;
     // Skip if a concurrent request has replaced it.
     if stored.customer_id == missing.customer_id {
         tracing::warn!(%organization_id, missing = missing.customer_id, customer = made,
@@ -81,7 +81,7 @@ pub(crate) async fn replace(
     }
     let customer = customers::get(&mut tx, organization_id).await?;
     tx.commit().await?;
-    customer.ok_or_else(|| Error::internal("a customer is gone"))
+    customer.ok_or_else(|| Error::internal("a customer no longer exists"))
 }
 
 /// Forgets the card of a locked customer, if any, after Stripe has lost it.

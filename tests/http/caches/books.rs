@@ -85,7 +85,7 @@ async fn canceled_caller_changes_nothing(world: World) {
     };
     let held = lock_wallets(&world).await;
     tokio::select! {
-        answer = world.ask("/service/v1/usage", &event("a")).send() => panic!("the request doesn't wait: {}", answer.text),
+        answer = world.ask("/service/v1/usage", &event("a")).send() => panic!("it was answered early: {}", answer.text),
         () = until_taken(&world, 1) => {}
     }
     let stays = world.ask("/service/v1/usage", &event("b")).send();

@@ -128,7 +128,7 @@ fn odd_counts_are_warnings() {
         ),
         (
             json!({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": details}),
-            "counted parts of tokens that don't fit in their whole",
+            "reported parts of tokens that exceed their total",
             json!({"prompt_tokens": 10, "cached_prompt_tokens": 8, "completion_tokens": 1}),
         ),
         (

@@ -148,7 +148,7 @@ pub const FAULTS: &[Fault] = &[
         &["recount_returned"],
     ),
     fault(
-        "a dispute is returned twice",
+        "a returned dispute is credited twice",
         &[
             "INSERT INTO ledger_transactions (id, organization_id, kind, idempotency_key, happened_at)
              SELECT 'ltx_back', organization_id, kind, idempotency_key || '9', happened_at

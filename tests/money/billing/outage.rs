@@ -124,7 +124,8 @@ fn usage_kept_during_an_outage_is_billed_in_its_month(database: Database) {
     let start = Start::new(&folder.0)
         .database(url.as_deref())
         .set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap())
-        // The list of invoices is read until the month is closed, which can take a long time on a busy machine.
+        // The list of invoices is read until the month is closed, which can take a long time on a busy
+        // machine.
         .set("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "1000000");
     tell(database.name(), &clock, &clock.rule(start));
 }

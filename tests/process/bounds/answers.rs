@@ -122,7 +122,7 @@ fn parts_that_do_not_fit_are_logged_once_per_minute() {
     }
     // Before a server ends, it waits for the usage of its calls.
     let log = server.stop().log;
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("don't fit in their whole")).collect();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("exceed their total")).collect();
     let [line] = lines[..] else { panic!("{log}") };
     for part in ["WARN", "engine", "prompt_tokens=10", "audio_prompt", "image_prompt"] {
         assert!(line.contains(part), "{part}: {line}");

@@ -54,7 +54,7 @@ pub struct Finished {
 
 /// The outcome of a sign-on.
 pub enum Outcome {
-    /// The user's account was signed in to, or needs a code.
+    /// The user is signed in, or must enter a code.
     Account(BrowserStep),
     /// The signed-in user's account can be connected after the user confirms it.
     Connect(PendingConnection),
@@ -231,8 +231,9 @@ async fn who_is(
         Some(email) => store::users::by_email(&mut tx, &email.folded).await?,
         None => None,
     };
-    // This is read after the holder. Another sign-on of the same user may commit the account with its
-    // connection in the meantime, and an account without its connection would be a conflict.
+    // The connection is read after the account with the address. Another sign-on of the same user may commit
+    // the account with its connection in the meantime, and an account without its connection would be a
+    // conflict.
     let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
     let facts =
         facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;

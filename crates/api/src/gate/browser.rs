@@ -109,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Returns a parameter of the path, or an empty string if the path has no parameter of this name.
+    /// Returns a parameter of the path, or an empty string if the path has no parameter with this name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }

@@ -20,7 +20,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// Returns the theme of this name.
+    /// Returns the theme with this name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Light, Self::Dark].into_iter().find(|theme| theme.as_str() == name)
     }

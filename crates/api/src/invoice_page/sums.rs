@@ -1,5 +1,5 @@
-//! The sums below the table of an invoice. They are whole units of the currency, and add up: rounded by
-//! themselves, their sum could differ from the total by a few of these units.
+//! The sums below the table of an invoice. They are whole units of the currency, and add up. If each
+//! were rounded separately, their sum could differ from the total by a few of these units.
 
 use billing::invoices::{CreditNote, Invoice};
 use billing::rules::invoicing::{Item, ItemKind, Status};

@@ -170,7 +170,8 @@ fn sums(invoice: &Invoice, items: &[Item], notes: &[(CreditNote, Vec<Item>)]) ->
 
 #[test]
 fn figures_below_the_table_add_up() {
-    // Three lines of 1.001, less 0.25: 2.753. Rounded by itself, the usage were 3.00, and 3.00 - 0.25 isn't 2.76.
+    // Three lines of 1.001, less 0.25: 2.753. Rounded separately, the usage would be 3.00, but 3.00 - 0.25
+    // isn't 2.76.
     let usage = || item(ItemKind::Usage, 1, "1.001");
     let items = [usage(), usage(), usage(), item(ItemKind::Discount, 1, "-0.25")];
     let open = invoice(Status::Open, 2_753_000_000, 2_753_000_000);

@@ -61,7 +61,7 @@ fn list_words(schema: &mut Value) {
     }
 }
 
-/// Names the schemas nested in a schema of this name.
+/// Names the schemas nested in the schema with this name.
 fn visit_parts(schema: &mut Value, name: &str, schemas: &mut Schemas) {
     for (property, part) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {

@@ -1,4 +1,4 @@
-//! A transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock:
+//! A transaction of the write queue. All replicas write in the same order, so that they can't deadlock:
 //! usage events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's
 //! lock writes.
 

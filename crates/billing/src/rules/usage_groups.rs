@@ -81,7 +81,7 @@ pub fn parse(words: &[&str], subject: Subject) -> Result<Groups, Refusal> {
         let refuse = |code, message: String| Err(Refusal { index, code, message });
         if !subject.words().contains(word) {
             let known: Vec<_> = subject.words().iter().map(|word| format!("`{word}`")).collect();
-            let message = format!("must be made of {}, separated by commas", known.join(", "));
+            let message = format!("must consist of {}, separated by commas", known.join(", "));
             return refuse("unknown_value", message);
         }
         if words.iter().take(index).any(|other| other == word) {

@@ -1,4 +1,4 @@
-//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. Run
+//! The reads of the audit: the books of one organization, in slices, so that each statement is fast. Run
 //! them in a snapshot, so that all of them are consistent.
 
 mod usage;

@@ -39,7 +39,7 @@ fn no_parts(_row: &Row) -> Result<Parts, db::Error> {
     Ok(Parts::default())
 }
 
-/// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
+/// Selects the daily rows of an organization that are billed in a month, as sums by model, price and day.
 pub const BILLED: &str = "SELECT model, kind, price_version, day,
             CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
             CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,

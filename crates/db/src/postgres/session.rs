@@ -54,7 +54,7 @@ macro_rules! snapshot_limit {
     };
 }
 
-/// Makes the server notice within about ten seconds that this machine is gone, and release its locks and
+/// Makes the server notice within about ten seconds that this machine is down, and release its locks and
 /// connections. Unix sockets ignore these settings.
 macro_rules! keepalive {
     () => {

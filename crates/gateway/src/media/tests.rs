@@ -73,7 +73,11 @@ async fn load(loader: &MediaLoader, operation: Operation, body: &Value) -> Resul
     let memory = SharedBound::new(256 << 20);
     let loaded = loader.load(&read(operation, body), Holder::Trusted, &memory).await?;
     let text = loaded.request.body().clone();
-    assert_eq!(memory.load().0, text.len(), "what was loaded is given back, and the body counts");
+    assert_eq!(
+        memory.load().0,
+        text.len(),
+        "the memory of the loaded media is returned, and the body counts"
+    );
     Ok(serde_json::from_slice(&text).unwrap())
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Class {
     Costly,
 }
 
-/// The beginnings of the types of tools that a server runs. Such tools may access the network or cost extra.
+/// Prefixes of the types of tools that a server runs. Such tools may access the network or cost extra.
 const HOSTED: &[&str] = &[
     "mcp",
     "web_search",
@@ -38,7 +38,7 @@ const HOSTED: &[&str] = &[
 const CLIENT: &[&str] =
     &["function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search"];
 
-/// The beginnings of the types of such tools in Anthropic's API, where a type ends with a date.
+/// Prefixes of the types of such tools in Anthropic's API, where a type ends with a date.
 const CLIENT_DATED: &[&str] = &["bash_", "text_editor_", "computer_2", "memory_", "tool_search_tool_"];
 
 /// Returns the name of a tool in errors and lists, and its class. `is_inner` is `true` for a part of another

@@ -14,7 +14,7 @@ pub enum Status {
     /// Stripe's response isn't known yet.
     Pending,
     Succeeded,
-    /// The money was given back to the wallet.
+    /// The money was returned to the wallet.
     Failed,
 }
 

@@ -15,7 +15,7 @@ pub fn file_name(subject: &str, range: Range) -> String {
     format!("usage_{subject}_{}_{last}.csv", range.start)
 }
 
-/// Returns a file of this name with a line for each row. If `named`, the file also has columns for the names
+/// Returns a file with this name and a line for each row. If `named`, the file also has columns for the names
 /// of the projects and callers by which the report is grouped.
 pub fn file(name: String, named: bool, groups: Groups, report: &Report, currency: &str) -> CsvFile {
     let mut names = vec!["date"];

@@ -11,7 +11,7 @@ use super::NANO_PER_WHOLE;
 use crate::recount::quantities::{self, Quantities, REQUEST, UseKey, Used};
 
 const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
-/// Number of events that a statement sums up.
+/// Number of events that a statement adds up.
 const EVENTS_AT_ONCE: i64 = 4_000;
 /// Greater than any source of events.
 const LAST_SOURCE: &str = "\u{10ffff}";
@@ -116,7 +116,7 @@ impl FromRow for DayRow {
     }
 }
 
-/// Sums up the daily rows by billed month, day, model and price.
+/// Adds up the daily rows by billed month, day, model and price.
 pub const DAILY: &str = "SELECT month, day, model, kind, price_version,
          CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
          CAST(SUM(cached_prompt_tokens) AS BIGINT) AS cached_prompt_tokens,
@@ -127,7 +127,7 @@ pub const DAILY: &str = "SELECT month, day, model, kind, price_version,
              AS BIGINT) AS rest_nano
      FROM usage_daily WHERE organization_id = $1 GROUP BY month, day, model, kind, price_version";
 
-/// Sums up the parts of daily rows in the same way.
+/// Adds up the parts of daily rows in the same way.
 pub const DAILY_PARTS: &str = "SELECT month, day, model, kind, price_version, component, CAST(SUM(quantity) AS BIGINT) AS quantity
      FROM usage_daily_parts WHERE organization_id = $1 GROUP BY month, day, model, kind, price_version, component";
 
@@ -146,7 +146,7 @@ impl FromRow for DayPart {
     }
 }
 
-/// Returns the daily rows with their parts, summed up. Parts without a row get their own row.
+/// Returns the sums of the daily rows, with their parts. Parts without a row get their own row.
 pub async fn days(tx: &mut Tx, organization_id: &str) -> Result<Vec<DayRow>, db::Error> {
     let days: Vec<DayRow> = sql(DAILY).bind(organization_id).heavy().all(tx).await?;
     let parts: Vec<DayPart> = sql(DAILY_PARTS).bind(organization_id).heavy().all(tx).await?;
@@ -227,7 +227,7 @@ macro_rules! place {
     };
 }
 
-/// Sums up the events between two keys by day, model and price. The first key is exclusive. Events are also
+/// Adds up the events between two keys by day, model and price. The first key is exclusive. Events are also
 /// grouped by their parts, so events without parts, which is the usual case, stay together.
 pub const EVENTS: &str = concat!(
     "SELECT occurred_at / 86400000 AS day, model, kind, price_version, parts, ",
@@ -246,7 +246,7 @@ pub const EVENTS: &str = concat!(
     place!()
 );
 
-/// Sums up the calls between two keys by minute, model and price, for models that have prices with
+/// Adds up the calls between two keys by minute, model and price, for models that have prices with
 /// conditions. Corrections are excluded: a correction has the price of the event that it corrects, regardless
 /// of its own time.
 pub const CALLS: &str = concat!(
@@ -308,7 +308,7 @@ async fn between<T: FromRow>(
         .await
 }
 
-/// Returns the events, summed up in slices, and if `with_calls` is set, also the rows of [`CALLS`].
+/// Returns the sums of the events, read in slices, and if `with_calls` is set, also the rows of [`CALLS`].
 pub async fn events(
     tx: &mut Tx,
     organization_id: &str,

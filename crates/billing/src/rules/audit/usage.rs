@@ -1,4 +1,4 @@
-//! Checks of daily rows against the events that they sum up.
+//! Compares daily rows with the sums of their events.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use catalog::{Component, Parts, PriceBook};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// The key by which events are summed up. A day may be billed in several months, so a key may have several
+/// The key by which events are grouped. A day may be billed in several months, so a key may have several
 /// rows.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DailyKey {

@@ -292,7 +292,7 @@ fn documents_have_the_rest_of_an_invoice() {
     let before = row("embed-1", "2026-01-10", (100, 0, 0), "0.0002");
     let used = [late, now].map(|row| BilledUsage { posted: row.used.amount.floor_nano(), ..row.used });
     let mut bill = invoicing::bill(FEBRUARY, &used, &[before.used], &book()).unwrap();
-    // A debt, as charged by earlier versions.
+    // A debt, charged by an earlier version.
     let debt = Pico::from_units(7_000);
     bill.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt));
     bill.amount = bill.amount.checked_add(Nano::from_units(7)).unwrap();

@@ -314,7 +314,7 @@ fn credit_note_takes_back_the_discount() {
 #[test]
 fn credit_note_can_be_a_charge() {
     // A token at 1 before, one at 10 after the price rose; above one token everything is free. Without the
-    // first token the second one isn't above the threshold any more: 1 is given back, 10 are lost.
+    // first token the second one is no longer above the threshold: 1 is refunded, and 10 are lost.
     let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
     let unit = 1_000_000_000_000;
     let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];
@@ -328,7 +328,7 @@ fn credit_note_can_be_a_charge() {
 #[test]
 fn late_usage_can_give_more_back_than_it_costs() {
     // A token at 10; above one token everything is free. A token of an earlier day at 1 is reported late: it
-    // comes first, so that the other one is free. 1 is charged and 10 are given back.
+    // comes first, so that the other one is free. 1 is charged and 10 are refunded.
     let (old, new) = (version("2026-01-01T00:00:00Z"), version("2026-01-10T00:00:00Z"));
     let unit = 1_000_000_000_000;
     let prices = [("m", price(old, unit, 0)), ("m", price(new, 10 * unit, 0))];

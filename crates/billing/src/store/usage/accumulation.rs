@@ -45,7 +45,7 @@ pub(super) struct AmountSum {
 }
 
 impl AmountSum {
-    /// Returns the parts for the amount of this name.
+    /// Returns the parts of the statements for the amount with this name.
     pub fn of(table: &str, name: &str, most: RowLimits) -> Self {
         let (old, new) = (format!("{table}.{name}_pico"), format!("excluded.{name}_pico"));
         let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);

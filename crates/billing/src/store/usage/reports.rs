@@ -167,7 +167,7 @@ impl Source {
     }
 
     /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and the
-    /// expressions to group by. Days that are billed in several months are summed up, and so are the days of
+    /// expressions to group by. Days that are billed in several months are added up, and so are the days of
     /// a week or a month. The first days of the months after the first one are the parameters from `$months`
     /// on.
     fn grouped(&self, groups: Groups, months: usize) -> (String, String) {

@@ -70,7 +70,7 @@ impl Creation {
         let length_bytes = match entry[9] {
             0x58 => 1,
             0x59 => 2,
-            other => panic!("{other} begins no text of this length"),
+            other => panic!("unexpected length byte {other}"),
         };
         entry[10 + length_bytes..].to_vec()
     }
