@@ -263,7 +263,7 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     for model in catalog.all_models() {
         let retired = if model.retired { ", retired" } else { "" };
         lines.push(format!(
-            "{} ({}{retired}): at most {} tokens per request, {} requests per minute, {} at once",
+            "{} ({}{retired}): at most {} tokens per request, {} requests per minute, {} concurrent requests",
             model.id,
             model.kind.as_str(),
             model.max_tokens,

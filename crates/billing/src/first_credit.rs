@@ -32,7 +32,7 @@ pub async fn grant(billing: &Billing, tx: &mut Tx, verified: &EmailVerified, now
         if let Some(mut wallet) = held.take_if(|wallet| wallet.organization_id == organization_id) {
             accounts::store::users::set_credit_granted(tx, user_id, now).await?;
             if !takes_mailbox(tx, user_id, now).await? {
-                tracing::info!(%organization_id, "another account with the same mailbox has had its credit limit");
+                tracing::info!(%organization_id, "another account with the same mailbox already got a credit limit");
                 return Ok(());
             }
             // An operator may have set a limit in the meantime; the higher limit is kept. The demo credit is

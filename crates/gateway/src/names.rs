@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64;
 pub(crate) const MAX_SHOWN_CHARS: usize = 64;
 
 /// Returns the listed name that a case-insensitive parser would read `name` as, unless both are identical.
-/// The names in the list are ASCII without capital letters.
+/// The names in the list are ASCII without uppercase letters.
 pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     // The usual case: lower-case ASCII folds to itself, so it can't be a lookalike of another name.
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {

@@ -239,7 +239,11 @@ mod tests {
         drop(second.await);
         drop(first);
         let place = other.await.unwrap().unwrap();
-        assert_eq!((places.taken(), places.waiting()), (1, 0), "the call that has left is passed over");
+        assert_eq!(
+            (places.taken(), places.waiting()),
+            (1, 0),
+            "the call whose client has disconnected is skipped"
+        );
         drop(place);
         assert_eq!(places.taken(), 0);
     }

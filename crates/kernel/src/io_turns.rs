@@ -162,7 +162,7 @@ mod tests {
             Poll::Pending
         })
         .await;
-        assert!(polls.load(Ordering::Relaxed) > 1, "others were to run first");
+        assert!(polls.load(Ordering::Relaxed) > 1, "other tasks should have run first");
         // A task that has waited for data begins a new turn.
         turn.note(MAX_TURN_BYTES);
         turn.end();

@@ -91,13 +91,13 @@ fn valid_file_is_summarized() {
     let name = file.name();
     let expected = format!(
         "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts, 0 upstreams.
-m (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
+m (chat): at most 100 tokens per request, 60 requests per minute, 5 concurrent requests
   from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 per token (in force)
   from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 1, completion 0.5 per token (to come)
-acme/later:v1 (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
+acme/later:v1 (chat): at most 100 tokens per request, 60 requests per minute, 5 concurrent requests
   from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 per token (to come)
-none (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
-old (chat, retired): at most 100 tokens per request, 60 requests per minute, 5 at once
+none (chat): at most 100 tokens per request, 60 requests per minute, 5 concurrent requests
+old (chat, retired): at most 100 tokens per request, 60 requests per minute, 5 concurrent requests
 warning: {name}:11: model `acme/later:v1`: its first price applies from 2999-01-01T00:00:00.000Z on: it is listed, and can't be used now
 warning: {name}:21: model `none`: it has no price: it is listed, and can't be used now
 "

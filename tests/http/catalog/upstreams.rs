@@ -43,7 +43,7 @@ fn check_shows_routes_and_no_credential() {
     let start = Start::new(&folder.0).set("B_KEY", "variable-word");
     let ended = start.command(&["catalog", "check", name]);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
-    let limits = "(chat): at most 100 tokens per request, 60 requests per minute, 5 at once";
+    let limits = "(chat): at most 100 tokens per request, 60 requests per minute, 5 concurrent requests";
     let price = "  from 2024-01-01T00:00:00.000Z: prompt 0.001, completion 0.002 per token (in force)";
     let clear = "`url`: the credential is sent in the clear over a public network: use https";
     let expected = format!(

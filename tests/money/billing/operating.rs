@@ -68,7 +68,7 @@ fn rest_of_a_credit_is_taken_back(database: Database) {
         let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), wallet(books).await), ("5".into(), "0".into()));
         let nothing = credits::take_back(&app.billing, id, None, &trail).await.unwrap_err();
-        assert_eq!(words(nothing), "nothing is left of the credit `payment 1`");
+        assert_eq!(words(nothing), "the credit `payment 1` has no remainder");
         let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let unknown = credits::take_back(&app.billing, unknown, None, &trail).await.unwrap_err();
         assert!(words(unknown).starts_with("credit credit_01h2xcejqtf2nbrexx3vqjhp41 doesn't exist"));

@@ -55,11 +55,7 @@ impl History<'_> {
             self.assert_equal("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
             self.assert_equal("the exact amount of an invoice", &lines.exact, &bill.exact);
             self.assert_equal("the amount that is charged again", &lines.carried, &0);
-            self.assert_equal(
-                "the amount that is brought forward",
-                &invoice.brought_forward.units(),
-                &bill.carried,
-            );
+            self.assert_equal("the carried amount", &invoice.brought_forward.units(), &bill.carried);
             let figures = (invoice.amount.units(), invoice.due.units(), invoice.status.as_str());
             self.assert_equal("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
             let mut noted = 0;

@@ -197,7 +197,7 @@ pub async fn take_back(
     let mut credit = store::credits::get(&mut tx, id).await?.ok_or_else(unknown)?;
     let amount = amount.unwrap_or(credit.remaining);
     if credit.remaining == Nano::ZERO {
-        return Err(OperatorError::Invalid(format!("nothing is left of the credit `{}`", credit.reference)));
+        return Err(OperatorError::Invalid(format!("the credit `{}` has no remainder", credit.reference)));
     }
     if amount <= Nano::ZERO || amount > credit.remaining {
         let (left, currency) = (credit.remaining, &wallet.currency);

@@ -88,7 +88,7 @@ const MAX_FIELD_NAMES: usize = 100;
 struct FieldName(#[serde(deserialize_with = "field_name")] String);
 
 fn field_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let what = "the name of a field, 1 to 64 small letters, digits and `_`, or several with `.` between";
+    let what = "the name of a field, 1 to 64 lowercase letters, digits and `_`, or several with `.` between";
     text(deserializer, what, |text| {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(fits);
@@ -129,7 +129,7 @@ fn number<const NUMBER: u32, T: From<u32>>() -> T {
 /// Reads the name of a variable. Names of tollkeeper's configuration are refused, because their values
 /// include the master key.
 fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let what = "the name of an environment variable, 1 to 100 capital letters, digits and `_`, that doesn't \
+    let what = "the name of an environment variable, 1 to 100 uppercase letters, digits and `_`, that doesn't \
                 begin with `TOLLKEEPER_`";
     text(deserializer, what, |text| {
         let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';

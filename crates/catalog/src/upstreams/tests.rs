@@ -179,7 +179,7 @@ fn mistakes_name_line_upstream_key_and_the_expected_value() {
     let wrong_url = "c:4: upstream `a`: `url`: expected a URL such as \"http://10.0.0.5:8000/v1\", without login, \
                      query or fragment";
     let wrong_variable = "c:5: upstream `a`: `credential_env`: expected the name of an environment variable, 1 to \
-                          100 capital letters, digits and `_`, that doesn't begin with `TOLLKEEPER_`";
+                          100 uppercase letters, digits and `_`, that doesn't begin with `TOLLKEEPER_`";
     let whole = |key: &str, min: u32, max: u32, found: u32| {
         let mistake =
             format!("c:5: upstream `a`: `{key}`: expected a whole number from {min} to {max}, found {found}");
@@ -233,7 +233,7 @@ fn mistakes_name_line_upstream_key_and_the_expected_value() {
 #[test]
 fn mistakes_in_lists_of_fields_name_the_field() {
     let one = |keys: &str| upstream("a", keys) + &routed(&["upstream = \"a\""]);
-    let name = "c:5: upstream `a`: `deny_fields`: expected the name of a field, 1 to 64 small letters, digits and `_`, or \
+    let name = "c:5: upstream `a`: `deny_fields`: expected the name of a field, 1 to 64 lowercase letters, digits and `_`, or \
                 several with `.` between";
     let listed = |key: &str, why: &str| format!("c:5: upstream `a`: `{key}`: {why}");
     let many = (0..101).map(|at| format!("\"f{at}\"")).collect::<Vec<_>>().join(", ");

@@ -205,16 +205,16 @@ mod tests {
     async fn connections_to_a_server_that_was_replaced_end() {
         let primary = Primary::default();
         primary.admit("a:1", Some(11)).unwrap();
-        assert_eq!(primary.confirmed_host(), None, "all hosts weren't compared yet");
+        assert_eq!(primary.confirmed_host(), None, "not all hosts were compared yet");
         assert!(!primary.confirm("a:1", 11));
         assert_eq!(primary.confirmed_host().as_deref(), Some("a:1"));
         let mut outdated = Box::pin(primary.outdated(11));
         assert!(futures_util::FutureExt::now_or_never(&mut outdated).is_none());
         assert!(primary.confirm("b:1", 12));
         outdated.await;
-        assert!(!primary.confirm("a:1", 11), "an old primary is none");
+        assert!(!primary.confirm("a:1", 11), "an outdated primary isn't confirmed");
         assert_eq!(primary.confirmed_host().as_deref(), Some("b:1"));
         assert!(primary.note_timeline(13));
-        assert_eq!(primary.confirmed_host(), None, "which host it is isn't known");
+        assert_eq!(primary.confirmed_host(), None, "the host of the primary is unknown");
     }
 }

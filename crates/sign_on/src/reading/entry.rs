@@ -102,7 +102,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
     }
 
     /// Reads the whole table; `None` if it has mistakes, which were reported.
-    #[allow(clippy::too_many_lines, reason = "a table: one row a key")]
+    #[allow(clippy::too_many_lines, reason = "a table with one row per key")]
     pub(super) fn read(
         self,
         folder: &Path,

@@ -283,10 +283,7 @@ fn documents_that_are_no_good_are_refused() {
             ("issuer with a slash", with("issuer", json!(format!("{}/", provider.issuer)))),
             ("issuer in capitals", with("issuer", json!(provider.issuer.to_uppercase()))),
             ("no https", with("token_endpoint", json!("http://evil.example/token"))),
-            (
-                "the browser's URL isn't https",
-                with("authorization_endpoint", json!("http://evil.example/authorize")),
-            ),
+            ("no https for browsers", with("authorization_endpoint", json!("http://evil.example/authorize"))),
             ("a file", with("jwks_uri", json!("file:///etc/passwd"))),
             ("no JSON", Reply { body: b"<html>".to_vec(), ..Reply::json(&good) }),
             ("an array", Reply { body: b"[]".to_vec(), ..Reply::json(&good) }),

@@ -79,7 +79,7 @@ mod tests {
         };
         assert!(!check("2026-04-01T00:00:00Z", "2026-05-01T00:10:00Z"));
         assert!(check("2026-04-01T00:00:00Z", "2026-05-01T00:10:01Z"));
-        assert!(!check("2026-05-09T00:00:00Z", "2026-05-09T00:10:00Z"), "it stood still");
+        assert!(!check("2026-05-09T00:00:00Z", "2026-05-09T00:10:00Z"), "the service wasn't running");
     }
 
     #[test]

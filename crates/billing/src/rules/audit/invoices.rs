@@ -294,7 +294,7 @@ mod tests {
         let items = [item(1, 1, "0.000000005", "0.000000005")];
         let check = |status, due| words(&invoice(&row(status, 5, due), &items)).join(" ");
         assert!(check("open", 5).is_empty() && check("open", 1).is_empty() && check("void", 0).is_empty());
-        assert!(check("open", 6).is_empty(), "what was credited before is due again");
+        assert!(check("open", 6).is_empty(), "an earlier credited amount is due again");
         assert_eq!(check("paid", 1), "invoice_due invoice_1 0 (paid) 0.000000001 (paid)");
         assert_eq!(check("open", 0), "invoice_due invoice_1 more than 0 0");
         assert!(check("open", -1).starts_with("invoice_due"));
@@ -341,7 +341,7 @@ mod tests {
         assert!(
             check(&[], 3, 3).is_empty() && check(&[4, 1], -5, 0).is_empty() && check(&[5], -9, 0).is_empty()
         );
-        assert!(check(&[5], -3, 2).is_empty(), "what is left of a credit whose time is over");
+        assert!(check(&[5], -3, 2).is_empty(), "the remainder of an expired credit");
         assert_eq!(check(&[4, 2], -5, 0), ["invoices_due invoices 0.000000005 or less 0.000000006"]);
         assert_eq!(check(&[1], 3, 3), ["invoices_due invoices 0 or less 0.000000001"]);
     }

@@ -245,7 +245,7 @@ fn usage_of_an_earlier_month_is_a_correction() {
     assert_eq!(
         of(&row("embed-1", "2026-02-01", (10, 5, 0), "0.00002")),
         ["embed-1, input tokens: 10 x 0.000002 = 0.00002, no document"],
-        "without a price of their own, cached tokens are like others"
+        "without a separate price, cached tokens are priced like others"
     );
     assert_eq!(
         of(&row("embed-1", "2026-01-31", (10, 0, 0), "0.00002")),

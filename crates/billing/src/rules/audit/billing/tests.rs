@@ -89,14 +89,14 @@ fn note(invoice_id: &str, booked: i64, amount: i128) -> NoteRow {
     }
 }
 
-/// An invoice of another month, so many after May.
+/// An invoice of another month, this number of months after May.
 fn other(after: i64, amount: i128) -> InvoiceRow {
     InvoiceRow { id: "invoice_2".into(), month: MAY.plus(after), ..invoice("open", amount, 0) }
 }
 
 #[test]
 fn later_bills_and_notes_widen_the_due() {
-    // 10 less 4 by credits: 6 are left. June's bill gives 2 back, and a note for an earlier invoice, made in
+    // 10 less 4 by credits: 6 are left. June's bill refunds 2, and a note for an earlier invoice, made in
     // May, charged 3, which credits may have paid instead.
     let invoices = [other(-1, -50), other(0, -50), other(1, -2), other(2, 50)];
     let notes = [note("invoice_0", 0, -3), note("invoice_0", 1, -50), note("invoice_0", 0, 50)];
@@ -113,7 +113,7 @@ fn later_bills_and_notes_widen_the_due() {
     assert_eq!([open(4), open(6), open(9)], ["", "", ""]);
     assert_eq!(open(10), "invoice_due invoice_1 0.000000004 to 0.000000009 0.00000001");
 
-    // The bill may give back more than the rest.
+    // The bill may refund more than the remaining amount.
     let more = [other(1, -7)];
     let open = |due| check(&invoice("open", 10, due), &more, &[], &none);
     assert_eq!([open(0), open(6)], ["", ""]);
@@ -123,7 +123,7 @@ fn later_bills_and_notes_widen_the_due() {
         let dust = LedgerSums { dust: 1, ..LedgerSums::default() };
         check(&invoice("paid", amount, 0), &invoices, &notes, &dust)
     };
-    assert_eq!(paid(7), "", "1 of rounding and 2 given back");
+    assert_eq!(paid(7), "", "1 of rounding and a refund of 2");
     assert_eq!(paid(8), "invoice_paid invoice_1 payments that cover the invoice 0.000000004 unpaid");
 
     // A note that charged for this invoice may be part of the written-off amount.
