@@ -1,4 +1,4 @@
-/* Simulates a slow disk: in a program that is started with this library, every fsync and fdatasync waits first.
+/* Simulates a slow disk. In a program that is started with this library, every fsync and fdatasync waits first.
  *
  *   cc -shared -fPIC -O2 -o slow_disk.so bench/slow_disk.c -ldl
  *   SLOW_DISK_US=2000 LD_PRELOAD=$PWD/slow_disk.so PROGRAM

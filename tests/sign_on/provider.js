@@ -1,15 +1,15 @@
-// A provider of the npm package `oidc-provider` for the tests. The hint of a login is the person's claims, in
-// base64url: naming them is enough to sign in as that person. The provider prints its issuer when it listens,
-// and ends when its standard input does.
+// A provider of the npm package `oidc-provider` for the tests. The login hint contains the user's claims in
+// base64url, which is enough to sign in as this user. The provider prints its issuer once it listens, and exits
+// when its standard input is closed.
 
 const http = require("node:http");
 const { Provider } = require("oidc-provider");
 
-// Its standard output is for the issuer alone.
+// The standard output must contain only the issuer.
 console.info = () => {};
 
 const [redirectUri, clientId, clientSecret] = process.argv.slice(2);
-// The claims of every person who has signed in, by their subjects.
+// The claims of every user who has signed in, by subject.
 const people = new Map();
 
 let handle;

@@ -1,4 +1,4 @@
-// Signs a body by Stripe's library for Node: by the secret, the time in Unix seconds, and the body.
+// Signs a body with Stripe's Node library. The arguments are the secret, the time in Unix seconds, and the body.
 const Stripe = require('stripe');
 const [secret, timestamp, payload] = process.argv.slice(2);
 const { webhooks } = new Stripe('sk_test_fake');

