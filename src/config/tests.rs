@@ -330,7 +330,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
             "FILE:1: `billing.issuer_name`: expected one line of 1 to 200 characters",
         ),
         (
-            "mail.from = \"nobody\"",
+            "mail.from = \"noreply\"",
             "FILE:1: `mail.from`: expected a sender such as \"Tollkeeper <noreply@example.com>\"",
         ),
         ("log.format = \"xml\"", "FILE:1: `log.format`: expected `text` or `json`"),

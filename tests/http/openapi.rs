@@ -446,7 +446,7 @@ fn every_example_matches_its_schema() {
     let mut count = 0;
     walk(document, "", &mut |value, place| {
         for example in value.get("examples").and_then(Value::as_array).into_iter().flatten() {
-            assert_ne!(*example, "…", "{place}: an example can be sent as it is");
+            assert_ne!(*example, "…", "{place}: an example can be sent unchanged");
             count += 1;
             valid(document, value, example).unwrap_or_else(|what| panic!("{place}: {example}: {what}"));
         }

@@ -298,7 +298,7 @@ def around(out, span):
 
 def run(out, binaries, scope):
     """`binaries`: lines of a name and a path. `scope`: filters of tests, where {module} stands for the module of the mutant's file;
-    groups are separated by `/`, and `money@` before a group names its binary where there are several."""
+    groups are separated by `/`, and `money@` before a group names its binary if several exist."""
     out = pathlib.Path(out)
     binaries = dict(line.split(maxsplit=1) for line in binaries.splitlines())
     dead = set(json.loads((out / "dead.json").read_text())) if (out / "dead.json").exists() else set()

@@ -82,7 +82,7 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
     database.run_empty(|url, folder| {
         let on_postgres = url.is_some();
         if on_postgres && !binaries().unwrap().join("pg_dump").exists() {
-            skipped("backup of PostgreSQL", "no pg_dump beside the server's programs");
+            skipped("backup of PostgreSQL", "no pg_dump next to the server's programs");
             return;
         }
         let start = Start::new(&folder.0).database(url);

@@ -53,7 +53,7 @@ url = "CUTTING"
 [[models]]
 id = "acme/chat/v2:latest"
 kind = "chat"
-description = "A model of somebody else"
+description = "A model of someone else"
 owned_by = "acme"
 created = 1704067200
 max_tokens = 100

@@ -48,7 +48,7 @@ CHAT, COMPLETIONS, RESPONSES, MESSAGES = OPERATIONS = ("chat/completions", "comp
 # The share of each operation, and the share of streams, in percent.
 WEIGHTS = (40, 26, 17, 17)
 STREAMS = 60
-# One in this number of streams and of plain calls is abandoned by its client.
+# Clients abandon one in this number of streams and of plain calls.
 STREAMS_LEFT, PLAIN_LEFT = 3, 10
 
 PROMPT_TOKENS, GENERATED_TOKENS = NAMES = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")

@@ -4,7 +4,7 @@
     record.py vllm|transformers|llamacpp FOLDER [--into STREAMS] [--only WORD]
 
 FOLDER is where install.sh has installed the server. The server listens on 127.0.0.1 only, and ends with this script.
-Each answer is written to STREAMS (by default `streams` beside this script) as NAME.sse or NAME.body, byte for byte,
+Each answer is written to STREAMS (by default `streams` next to this script) as NAME.sse or NAME.body, byte for byte,
 except that random ids are replaced by numbers of the same length. NAME.json says what was asked, and what it costs.
 The cost is checked against the server's own counters before it is written, where the server has any.
 """
@@ -185,7 +185,7 @@ def counts(operation, is_stream, body):
 
 
 def running(kind, found):
-    """Returns prompt and completion tokens, and the cached ones if known, from the counts beside the text.
+    """Returns prompt and completion tokens, and the cached ones if known, from the counts next to the text.
 
     They are None where no event has counts, or where text came after the last of them.
     """

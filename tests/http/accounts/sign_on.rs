@@ -61,7 +61,7 @@ async fn sessions(world: &World) -> i64 {
 
 /// Returns the username of the user who is signed in.
 async fn username(world: &World, jar: &mut Jar) -> String {
-    let data = jar.who(world).await.expect("somebody is signed in");
+    let data = jar.who(world).await.expect("a user is signed in");
     data["user"]["username"].as_str().unwrap().to_owned()
 }
 

@@ -357,7 +357,7 @@ fn check_away(answer: &Answer, path: &str, retry_after: &str) {
     assert_eq!(answer.status, 503, "{path}: {}", answer.text);
     check_headers(answer, path);
     assert_eq!(answer.header("retry-after"), retry_after, "{path}");
-    assert_eq!(answer.header("set-cookie"), "", "{path}: nobody is signed out");
+    assert_eq!(answer.header("set-cookie"), "", "{path}: a user was signed out");
     for secret in [PASSWORD, NEW_PASSWORD] {
         assert!(!answer.text.contains(secret), "{path}: {}", answer.text);
     }

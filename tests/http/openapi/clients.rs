@@ -47,7 +47,7 @@ fn generated_typescript_client_makes_the_journey() {
     let Some(mut node) = node("typescript", what) else { return };
     let modules = PathBuf::from(std::env::var_os("TOLLKEEPER_TEST_NODE_MODULES").unwrap_or_default());
     if !modules.join("@hey-api/openapi-ts").exists() {
-        python::skip_without("node", what, "`@hey-api/openapi-ts` isn't beside `typescript`");
+        python::skip_without("node", what, "`@hey-api/openapi-ts` isn't next to `typescript`");
         return;
     }
     let place = Place::new(&["journey.ts", "tsconfig.json"]);

@@ -292,7 +292,7 @@ pub const WRITE_OFF: &[Fault] = &[fault(
 )];
 
 pub const FIRST_LIMIT: &[Fault] = &[fault(
-    "a credit limit that nobody has set is changed by hand",
+    "a credit limit that was never set is changed by hand",
     &["UPDATE wallets SET credit_limit_nano = credit_limit_nano + 1 WHERE organization_id = $1"],
     &["recount_credit_limit"],
 )];

@@ -304,7 +304,7 @@ fn only_the_payment_fields_of_an_invoice_change(database: Database) {
         for text in [
             "number = 7",
             "organization_id = 'org_1'",
-            "organization_name = 'Somebody'",
+            "organization_name = 'Someone Else'",
             "month = month + 1",
             "currency = 'EUR'",
             "amount_nano = amount_nano - 1",

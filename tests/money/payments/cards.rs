@@ -21,7 +21,7 @@ async fn begin(shop: &Shop<'_>) -> serde_json::Value {
 fn card_is_saved_replaced_and_removed(database: Database) {
     with_shop(database, async |shop| {
         let url = begin(shop).await;
-        assert_eq!(begin(shop).await, url, "the same page as long as it is open");
+        assert_eq!(begin(shop).await, url, "the same page while it is open");
         let [session] = shop.stripe.all("checkout.session").try_into().unwrap();
         assert_eq!((&session["mode"], &session["url"]), (&json!("setup"), &url));
         assert_eq!(shown(shop).await, json!(null));
@@ -93,7 +93,7 @@ fn saved_card_is_seen_without_its_event(database: Database) {
         assert_ne!(second, session_id);
         let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
         assert_eq!(summary["payment_method"]["last4"], "4242");
-        assert_eq!(ask().await, Some(second), "the same page as long as it is open");
+        assert_eq!(ask().await, Some(second), "the same page while it is open");
     });
 }
 

@@ -33,7 +33,7 @@ fn table_of_bounds_has_every_limit_with_its_default() {
     let mut named = Vec::new();
     for [what, most, keys, _] in &rows {
         for key in quoted(keys) {
-            assert!(config::names().any(|name| name == key), "{what}: there is no key `{key}`");
+            assert!(config::names().any(|name| name == key), "{what}: no key is named `{key}`");
             named.push(key);
             let (table, name) = key.split_once('.').unwrap();
             let default = with_commas(&shown[table][name].to_string());
@@ -58,7 +58,7 @@ fn table_of_bounds_has_existing_codes_only() {
         }
         let word = quoted(&refusal)[0];
         let code = Code::ALL.iter().find(|code| code.as_str() == word);
-        let code = code.unwrap_or_else(|| panic!("{what}: there is no code `{word}`"));
+        let code = code.unwrap_or_else(|| panic!("{what}: no code is named `{word}`"));
         assert_eq!(code.status().as_str(), status, "{what}: {word}");
     }
 }

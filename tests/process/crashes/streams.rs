@@ -235,7 +235,7 @@ fn assert_charged(db: &Db, clients: &[ClientCalls]) -> String {
         }
     }
     let lost: usize = clients.iter().map(|client| client.lost).sum();
-    assert!(charged.len() <= lost, "calls that nobody made are charged: {:?}", charged.keys());
+    assert!(charged.len() <= lost, "calls that were never made are charged: {:?}", charged.keys());
     format!(
         "{whole} whole streams, {broken} broken ones of which {swept} are charged, {lost} requests without an \
          answer; at most {longest:?} of a stream were given away"

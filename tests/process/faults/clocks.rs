@@ -137,7 +137,7 @@ impl Scene {
             }
             assert_eq!(answer.status, 200);
         }
-        panic!("10 a minute, and 21 at once");
+        panic!("10 per minute, but 21 at once");
     }
 }
 

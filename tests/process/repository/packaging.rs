@@ -64,7 +64,7 @@ fn every_named_variable_and_key_exists() {
                 || word == "TOLLKEEPER_CONFIG"
                 || word.starts_with("TOLLKEEPER_TEST_")
                 || ["TOLLKEEPER_SERVICE_HOST", "TOLLKEEPER_PORT_"].contains(&word);
-            assert!(known || variables.contains(word), "{}: there is no {word}", path.display());
+            assert!(known || variables.contains(word), "{}: {word} doesn't exist", path.display());
         }
         for table in &tables {
             let start = format!("`{table}.");
@@ -76,7 +76,7 @@ fn every_named_variable_and_key_exists() {
                     && word.ends_with('`')
                     && !word.ends_with(".rs`");
                 let exists = keys.contains(key) || events.contains(key);
-                assert!(!ours || exists, "{}: there is no key {key}", path.display());
+                assert!(!ours || exists, "{}: the key {key} doesn't exist", path.display());
             }
         }
     }

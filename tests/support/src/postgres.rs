@@ -151,7 +151,7 @@ impl Cluster {
     pub fn standby(&self) -> Self {
         let port = free_port();
         let options = format!("{} {REPLICATION_OPTIONS}", listening(port));
-        Self::with(port, &options, &self.address(), "", None, "").expect("there is a primary")
+        Self::with(port, &options, &self.address(), "", None, "").expect("a primary exists")
     }
 
     fn with(

@@ -49,7 +49,7 @@ impl Twin {
                 app,
             });
         }
-        twins.try_into().unwrap_or_else(|_| panic!("there are two"))
+        twins.try_into().unwrap_or_else(|_| panic!("two exist"))
     }
 
     pub fn get(&self, path: &str) -> Call {

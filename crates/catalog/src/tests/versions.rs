@@ -94,7 +94,7 @@ fn discounts_in_force_never_change() {
     let (past, future) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
     let none = with_discounts(&[]);
     let first = added(&none, &Catalog::empty(), false, None).unwrap();
-    assert_eq!(first.discounts, [(BEGINNING, Some(Vec::new()))], "that there were none is a version, too");
+    assert_eq!(first.discounts, [(BEGINNING, Some(Vec::new()))], "no discounts are a version, too");
     let none =
         none.with_book(PriceBook::new([], [DiscountVersion { effective_at: BEGINNING, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();

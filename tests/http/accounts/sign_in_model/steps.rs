@@ -169,7 +169,7 @@ impl Sequence<'_> {
         let is_due = is_first_step && self.account.is_asked();
         let mut has_code = false;
         if is_due {
-            assert!(!jar.0.contains_key(COOKIE), "there is no session between the steps\n{}", self.story);
+            assert!(!jar.0.contains_key(COOKIE), "a session exists between the steps\n{}", self.story);
             if let Some(code) = self.code(given, now) {
                 let path = "/console/sign-in/second-factor";
                 let answer = jar.post(&self.stage.world, path, &[("one_time_code", &code)]).await;

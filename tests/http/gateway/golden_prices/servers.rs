@@ -53,7 +53,7 @@ fn calls() -> Vec<Golden> {
         ),
         // 20 x 2 + 40 x 10 + 10 x 8 + 50
         Golden::chat(
-            "SGLang: reasoning beside the details",
+            "SGLang: reasoning next to the details",
             &json!({"prompt_tokens": 20, "total_tokens": 70, "completion_tokens": 50, "prompt_tokens_details": null,
                 "reasoning_tokens": 40}),
             (20, 50),
