@@ -115,6 +115,7 @@ impl Relay {
             body,
             framer: Framer::new(),
             large: None,
+            has_more: false,
             memory: gateway.memory_of(call.holder),
             waits_for_memory: false,
             turns: Arc::clone(gateway.bodies()),

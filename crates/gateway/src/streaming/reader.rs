@@ -20,6 +20,9 @@ use catalog::OnDisconnect;
 use kernel::shares::Permit;
 use kernel::turns::Turns;
 
+/// The number of bytes of events after which the rest of a piece waits for its turn. A connection hands over up
+/// to 400 KiB at once, which take milliseconds.
+const MAX_TURN_BYTES: usize = 16 << 10;
 /// Maximum number of pieces that are joined, and the number of bytes from which no further piece is added.
 const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
@@ -42,6 +45,8 @@ pub(super) struct Reader {
     pub(super) framer: Framer,
     /// A large event that waits for its turn, because parsing takes a long time.
     pub(super) large: Option<Frame>,
+    /// `true` if the framer has further events, which wait for their turn.
+    pub(super) has_more: bool,
     /// The memory of large, incomplete events.
     pub(super) memory: Permit,
     /// `true` if reading waits for memory, not for the upstream.
@@ -60,8 +65,9 @@ impl Reader {
     /// Reads the next piece of the body, with its events. No data is lost if this future is dropped while it
     /// waits.
     pub(super) async fn read(&mut self) {
-        if self.large.is_some() {
+        if self.waits_for_turn() {
             let turn = self.turns.take(self.memory.holder()).await;
+            self.has_more = false;
             if let Some(frame) = self.large.take() {
                 self.ending = self.take_event(&frame);
             }
@@ -87,12 +93,17 @@ impl Reader {
         self.ending = self.take_chunk(chunk);
     }
 
+    /// Returns `true` if events that have arrived wait for their turn.
+    fn waits_for_turn(&self) -> bool {
+        self.large.is_some() || self.has_more
+    }
+
     /// Adds further pieces that have already arrived, so that they are written together: a write takes longer
     /// than all other work on an event.
     pub(super) async fn join_arrived(&mut self) {
         for _ in 1..MAX_JOINED_PIECES {
             let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
-            if is_enough || self.ending.is_some() || self.large.is_some() || self.framer.held_bytes() > 0 {
+            if is_enough || self.ending.is_some() || self.waits_for_turn() || self.framer.held_bytes() > 0 {
                 return;
             }
             step_aside().await;
@@ -110,14 +121,14 @@ impl Reader {
         while self.ending.is_none() && self.body.empty_reads() < drained {
             let is_read = timeout(HANDOVER_CHECK, self.read()).await.is_ok();
             self.ready.clear();
-            let has_nothing = !is_read && self.large.is_none() && self.body.is_drained();
+            let has_nothing = !is_read && !self.waits_for_turn() && self.body.is_drained();
             if has_nothing || Instant::now() >= until {
                 return;
             }
         }
         // The connection was found empty after the client left.
         for _ in 0..MAX_HANDED_OVER {
-            while self.large.is_some() && self.ending.is_none() {
+            while self.waits_for_turn() && self.ending.is_none() {
                 if timeout_at(until, self.read()).await.is_err() {
                     return;
                 }
@@ -128,8 +139,10 @@ impl Reader {
             let Some(chunk) = self.body.next_chunk().now_or_never() else { break };
             self.ending = self.take_chunk(chunk);
         }
-        if self.large.is_some() && self.ending.is_none() {
-            timeout_at(until, self.read()).await.unwrap_or_default();
+        while self.waits_for_turn() && self.ending.is_none() {
+            if timeout_at(until, self.read()).await.is_err() {
+                break;
+            }
         }
         self.ready.clear();
     }
@@ -161,9 +174,14 @@ impl Reader {
         self.take_events()
     }
 
-    /// Handles the complete events, up to the first large event.
+    /// Handles the complete events, up to the first large event or the end of the turn.
     fn take_events(&mut self) -> Option<Ending> {
+        let mut taken = 0;
         loop {
+            if taken >= MAX_TURN_BYTES {
+                self.has_more = true;
+                return None;
+            }
             let frame = match self.framer.next_event() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return None,
@@ -173,6 +191,7 @@ impl Reader {
                 self.large = Some(frame);
                 return None;
             }
+            taken += frame.bytes.len();
             let ending = self.take_event(&frame);
             if ending.is_some() {
                 return ending;
@@ -238,6 +257,8 @@ async fn step_aside() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use kernel::shares::{Holder, SharedBound};
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpStream;
@@ -272,6 +293,7 @@ mod tests {
             body,
             framer: Framer::new(),
             large: None,
+            has_more: false,
             memory: SharedBound::new(1 << 30).none(Holder::Trusted),
             waits_for_memory: false,
             turns: Turns::per_processor(),
@@ -293,6 +315,35 @@ mod tests {
         reader.read().await;
         reader.read_arrived().await;
         assert!(tokens(&reader) < 10, "{} events were read", tokens(&reader));
+    }
+
+    /// A connection may hand over thousands of events at once. Other tasks run in between.
+    #[tokio::test]
+    async fn large_piece_is_read_in_turns() {
+        const EVENTS: usize = 4_000;
+        let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+        let in_a_turn = MAX_TURN_BYTES.div_ceil(event.len());
+        let mut reader = reader(UpstreamBody::Endless(Bytes::from(event.repeat(EVENTS)), 0));
+        let others = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&others);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut before = 0;
+        while before < EVENTS {
+            reader.read().await;
+            reader.join_arrived().await;
+            let now = usize::try_from(tokens(&reader)).unwrap();
+            assert!(now - before <= in_a_turn, "{} events at once", now - before);
+            before = now;
+        }
+        other.abort();
+        assert_eq!(before, EVENTS);
+        let others = others.load(Ordering::Relaxed);
+        assert!(others >= EVENTS / in_a_turn - 1, "other tasks ran {others} times");
     }
 
     #[tokio::test]
