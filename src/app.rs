@@ -222,6 +222,7 @@ impl App {
         self.feed.catch_up().await.map_err(boot_error)?;
         self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(boot_error)?;
         if activates_catalog {
+            self.billing.call_log.begin().await.map_err(boot_error)?;
             first_account::prepare(&self.operators).await.map_err(boot_error)?;
         }
         self.frame.set_ready();

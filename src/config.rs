@@ -20,6 +20,7 @@ use kernel::document::values::{hidden, path, table, whole};
 
 pub use ::accounts::settings::{RegistrationMode, SecondFactorFor, SignIn};
 pub use ::api::settings::Console;
+pub use ::call_log::settings::Settings as Calls;
 pub use ::keys::settings::{Management, Settings as ApiKeys};
 pub use billing::settings::{AuditSettings as Audit, ExportSettings as Exports, Settings as Billing};
 pub use kernel::document::variable;
@@ -118,6 +119,9 @@ pub struct Config {
     pub sign_in: SignIn,
     #[serde(deserialize_with = "table")]
     pub console: Console,
+    /// The log of model calls.
+    #[serde(deserialize_with = "table")]
+    pub calls: Calls,
     #[serde(deserialize_with = "table")]
     pub audit: Audit,
     #[serde(deserialize_with = "table")]
@@ -217,6 +221,7 @@ impl Default for Config {
             passwords: Passwords::default(),
             sign_in: SignIn::default(),
             console: Console::default(),
+            calls: Calls::default(),
             audit: Audit::default(),
             exports: Exports::default(),
             webhooks: webhooks::Settings::default(),

@@ -27,6 +27,9 @@ const LAST_USES_INTERVAL: Duration = Duration::from_secs(3);
 /// others are written later.
 const MAX_LAST_USES: usize = 100_000;
 
+/// Interval at which refused calls and the sums of the call log are written.
+const CALL_LOG_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Interval at which expired reservations are ended.
 const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
 /// Delay after a failed attempt to end reservations, so that active gateways can first extend theirs when the
@@ -65,6 +68,7 @@ pub async fn run(app: App) {
             write_last_uses(&app),
             expire_reservations(&app),
             return_leases(&app),
+            write_call_log(&app),
             watch_clock(&app),
             Box::pin(sweep_expired(&app)),
             reload_catalog(&app),
@@ -141,6 +145,9 @@ pub async fn finish(app: &App) {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
     app.keys.rates.return_leases(true).await;
+    if let Err(error) = app.billing.call_log.flush().await {
+        tracing::warn!("the last refused calls and sums of the call log are lost: {error}");
+    }
     if let Err(error) = usage_refusals::announce(&app.billing, Timing::Now).await {
         tracing::warn!("webhook events about the last refused usage are lost: {error}");
     }
@@ -168,6 +175,18 @@ async fn expire_reservations(app: &App) {
         {
             tracing::warn!("reservations: {error}");
             pause = RESERVATIONS_RETRY_INTERVAL;
+        }
+    }
+}
+
+/// Writes refused calls and the sums of the call log.
+async fn write_call_log(app: &App) {
+    loop {
+        tokio::time::sleep(CALL_LOG_INTERVAL).await;
+        if app.frame.is_ready()
+            && let Err(error) = record_run(app, Job::CallLog, app.billing.call_log.flush()).await
+        {
+            tracing::warn!("call log: {error}");
         }
     }
 }

@@ -11,9 +11,9 @@
 
 pub use kernel::{clock, error, ids, money, patch, random};
 pub use {
-    accounts, api, billing, catalog, cluster, console, db, events, gateway, idempotency, input, kernel, keys,
-    logging, mail, metrics, monitor, operators, payments, sign_on, stripe, telemetry, tenants, trail, web,
-    webhooks,
+    accounts, api, billing, call_log, catalog, cluster, console, db, events, gateway, idempotency, input,
+    kernel, keys, logging, mail, metrics, monitor, operators, payments, sign_on, stripe, telemetry, tenants,
+    trail, web, webhooks,
 };
 
 pub mod app;

@@ -158,5 +158,6 @@ fn question(credential: &str) -> CallRequest<'_> {
         request_id: None,
         lifetime: Lifetime::Reported,
         reserve: false,
+        logged: None,
     }
 }

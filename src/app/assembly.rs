@@ -12,6 +12,7 @@ use billing::books::Books;
 use billing::metrics::Counters;
 use billing::usage_refusals::UsageRefusals;
 use billing::{Billing, tenant_hooks};
+use call_log::CallLog;
 use catalog::{Catalogs, CurrentCatalog};
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::{CatalogChange, Feed};
@@ -118,6 +119,7 @@ impl Base {
                 feed: Arc::clone(&self.feed),
                 catalog: Arc::clone(&self.catalog),
                 books: Books::new(),
+                call_log: CallLog::new(self.db.clone(), self.clock.clone(), config.calls),
                 metrics: Counters::new(&self.metrics.registered),
                 refusals: UsageRefusals::default(),
                 settings: config.billing.clone(),

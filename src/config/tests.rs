@@ -145,6 +145,9 @@ idle_hours = 12
 hsts = true
 operator_addresses = []
 
+[calls]
+days = 30
+
 [audit]
 every_hours = 24
 

@@ -1,10 +1,10 @@
-//! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, and old e-mail
-//! files.
+//! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, old e-mail
+//! files, and old rows of the call log.
 //!
 //! Each replica checks all of this data daily, in slices. Rows that another replica has already removed are
 //! no longer found. Each replica has its own mail files. Ages are measured from the newest audit entry, so
 //! nothing is removed on an idle installation. A fast clock removes nothing until an action is recorded with
-//! its time.
+//! its time. The call log isn't needed for anything else, so its ages are measured from the clock.
 
 use crate::app::App;
 use accounts::cleanup::{Position, remove_unused};
@@ -13,6 +13,8 @@ use kernel::error::Error;
 
 /// Maximum number of rows or files checked and removed at a time.
 const SLICE: i64 = 500;
+/// The number of rows of the call log that count as one row, because they are removed faster.
+const CALLS_PER_ROW: i64 = 2;
 
 /// The progress of this replica's daily check.
 #[derive(Debug, Default)]
@@ -30,6 +32,8 @@ enum Stage {
     Trail,
     Deliveries,
     Files,
+    /// Calls of organizations after this position.
+    Calls(call_log::retention::Position),
     /// Done for today.
     #[default]
     Done,
@@ -45,6 +49,8 @@ pub struct Removed {
     pub deliveries: u64,
     /// Mail files.
     pub files: u64,
+    /// Rows of the call log.
+    pub calls: u64,
 }
 
 impl Removed {
@@ -53,13 +59,14 @@ impl Removed {
         if self == Self::default() {
             return;
         }
-        let Self { accounts, entries, deliveries, files } = self;
+        let Self { accounts, entries, deliveries, files, calls } = self;
         tracing::info!(
             accounts,
             entries,
             deliveries,
             files,
-            "unused accounts, old audit entries, old deliveries and old mail files were removed"
+            calls,
+            "unused accounts, old audit entries, old deliveries, old mail files and old calls were removed"
         );
     }
 }
@@ -100,8 +107,18 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
             removed: Removed::default(),
         };
     }
+    walk.stage = remove_slice(app, walk, size).await?;
+    let has_more = !matches!(walk.stage, Stage::Done);
+    if !has_more {
+        walk.removed.log();
+    }
+    Ok(Step { removed: walk.removed, has_more })
+}
+
+/// Removes a slice of a stage. Returns the stage of the next slice.
+async fn remove_slice(app: &App, walk: &mut Progress, size: i64) -> Result<Stage, Error> {
     let retention = &app.config.retention;
-    walk.stage = match &walk.stage {
+    Ok(match &walk.stage {
         Stage::Accounts(after) => match before(app, retention.unverified_accounts_days).await? {
             Some(before) => {
                 let (removed, end) = remove_unused(&app.accounts, before, after, size).await?;
@@ -135,15 +152,15 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
             if let Some(before) = before(app, retention.mail_files_days).await? {
                 walk.removed.files = app.mail.remove_files_before(before).await?;
             }
-            Stage::Done
+            Stage::Calls(0)
+        }
+        Stage::Calls(after) => {
+            let slice = app.billing.call_log.remove_old(*after, size.saturating_mul(CALLS_PER_ROW)).await?;
+            walk.removed.calls = walk.removed.calls.saturating_add(slice.removed);
+            slice.next.map_or(Stage::Done, Stage::Calls)
         }
         Stage::Done => Stage::Done,
-    };
-    let has_more = !matches!(walk.stage, Stage::Done);
-    if !has_more {
-        walk.removed.log();
-    }
-    Ok(Step { removed: walk.removed, has_more })
+    })
 }
 
 /// Returns the time `days` before the newest audit entry, or before now if that is earlier. `None` for 0 days

@@ -1,6 +1,7 @@
 //! Model calls through the gateway (docs/contract/gateway.md).
 
 mod abilities;
+mod call_log;
 mod compressed;
 mod costs;
 mod counters;

@@ -29,9 +29,9 @@ pub async fn answer(
 
 /// Returns the call that an admitted caller makes with this body.
 pub fn call_of(operation: Operation, scope: ModelCallScope, body: Bytes) -> ModelCall {
-    let ModelCallScope { credential, holder, address, organization, project, anthropic } = scope;
+    let ModelCallScope { credential, holder, address, organization, project, anthropic, user_agent } = scope;
     let credential = Credential::Bearer(credential);
-    ModelCall { operation, credential, holder, address, organization, project, anthropic, body }
+    ModelCall { operation, credential, holder, address, organization, project, anthropic, user_agent, body }
 }
 
 /// Returns the schema of an optional integer from 1 to `most`.

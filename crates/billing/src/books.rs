@@ -8,6 +8,7 @@
 mod batch;
 pub mod booking;
 mod call_costs;
+mod call_rows;
 mod corrections;
 mod counted;
 mod credit_notes;

@@ -9,6 +9,7 @@ use crate::rules::call_rest::{CallRest, call_rest};
 use crate::store::call_progress::InterruptedCall;
 use crate::store::usage::recording::{self, Payer, StoredEvent};
 use crate::usage::{self, Caller, CostedEvent, Event, GATEWAY_SOURCE, Outcome, RestOfCall, Usage};
+use call_log::entries::Course;
 use catalog::{Component, ComponentPrices, EventParts, Kind, ServiceTier, Tokens};
 use kernel::error::Error;
 use kernel::ids::{CallerId, ModelCallId};
@@ -38,13 +39,18 @@ pub struct CostedRoute {
 ///
 /// This may be repeated with the same event: everything counts once. The amount charged under the id of the
 /// call never changes, so the rest is the same each time. The operator's cost of the whole call on its route
-/// is recorded with the first new event.
+/// is recorded with the first new event, and the course of the call is logged with it.
 ///
 /// # Errors
 /// The errors of [`usage::record`].
-pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>) -> Result<Charge, Error> {
+pub async fn charge(
+    billing: &Billing,
+    event: Event,
+    route: Option<&CostedRoute>,
+    course: Course,
+) -> Result<Charge, Error> {
     let cost = route.and_then(|route| cost_of(billing, &event, route));
-    let whole = CostedEvent { event: event.clone(), cost: cost.clone() };
+    let whole = CostedEvent { event: event.clone(), cost: cost.clone(), course: Some(Box::new(course)) };
     let outcomes = usage::record_uncounted(billing, std::iter::once(whole)).await?;
     let outcome = outcomes.into_iter().next().ok_or_else(|| Error::internal("an event has no outcome"))?;
     if outcome == Outcome::Conflict
@@ -52,7 +58,7 @@ pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>
     {
         let rest = rest_of(&event, rest_of_charge(billing, &event, &charged));
         let mut cost = cost;
-        let rest = rest.into_iter().map(|event| CostedEvent { event, cost: cost.take() }).collect();
+        let rest = rest.into_iter().map(|event| CostedEvent { cost: cost.take(), ..event.into() }).collect();
         return Ok(Charge::Rest(usage::record_with_costs(billing, rest).await?));
     }
     usage::count_outcome(billing, &event.source, &outcome);

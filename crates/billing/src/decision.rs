@@ -3,6 +3,7 @@
 //! The caller is checked against its restrictions, the catalog and the request rates. Then the highest price
 //! that the call can have is reserved.
 
+mod refusals;
 mod reservation;
 
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use keys::model_callers::{self, Credential, ModelCaller};
 use keys::rules::permissions::Permission;
 use keys::uses::RemainingRate;
 
+pub use refusals::LoggedRequest;
 pub use reservation::CONCURRENCY_RETRY_MS;
 
 /// A request for permission to make a model call.
@@ -57,6 +59,8 @@ pub struct CallRequest<'a> {
     pub lifetime: Lifetime,
     /// `true` to reserve money for the call. Has no effect on calls that cost nothing.
     pub reserve: bool,
+    /// Further facts for the log; `None` if they aren't known.
+    pub logged: Option<LoggedRequest<'a>>,
 }
 
 /// A permitted call.
@@ -133,7 +137,10 @@ pub async fn check<'a>(
     telemetry::note_organization(caller.organization_id());
     match check_call(billing, keys, &request, &caller, now).await {
         Ok(checked) => Ok(CheckedRequest { request, caller, checked, now }),
-        Err(error) => Err(RefusedCall { error, caller: Some(caller) }),
+        Err(error) => {
+            refusals::note(billing, &request, &caller, &error, now);
+            Err(RefusedCall { error, caller: Some(caller) })
+        }
     }
 }
 
@@ -180,6 +187,7 @@ impl CheckedRequest<'_> {
                 }
                 Err(error) => {
                     give_rates_back(keys, &caller, &model, now);
+                    refusals::note(billing, &request, &caller, &error, now);
                     return Err(RefusedCall { error, caller: Some(caller) });
                 }
             }

@@ -63,6 +63,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::books::Books;
+use call_log::CallLog;
 use catalog::CurrentCatalog;
 use cluster::clock_guard::ClockGuard;
 use cluster::feed::Feed;
@@ -90,6 +91,8 @@ pub struct Parts {
     pub catalog: Arc<CurrentCatalog>,
     /// The write queue.
     pub books: Books,
+    /// The log of model calls.
+    pub call_log: CallLog,
     pub metrics: Counters,
     /// Refused usage, for the operator's webhooks.
     pub refusals: UsageRefusals,

@@ -2,6 +2,7 @@
 
 use crate::books::{self, Extension, Lifetime, Release};
 use crate::{Billing, store};
+use call_log::entries::NewCall;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 
@@ -39,7 +40,19 @@ async fn submit_extension(billing: &Billing, extension: Extension) -> Result<Res
 /// # Errors
 /// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> {
-    match books::submit(billing, Release(id)).await? {
+    end(billing, Release { id, call: None }).await
+}
+
+/// Ends the reservation of a call of the gateway that costs nothing, and logs the call.
+///
+/// # Errors
+/// Those of [`release`].
+pub async fn release_call(billing: &Billing, id: ReservationId, call: NewCall) -> Result<(), Error> {
+    end(billing, Release { id, call: Some(Box::new(call)) }).await
+}
+
+async fn end(billing: &Billing, release: Release) -> Result<(), Error> {
+    match books::submit(billing, release).await? {
         true => Ok(()),
         false => Err(Code::ReservationNotFound.into()),
     }

@@ -9,6 +9,7 @@ use crate::rules::call_cost::{self, PriceAndCost};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
+use call_log::entries::Course;
 use catalog::{
     CallFacts, Catalog, Component, ComponentPrices, EventParts, Kind, Model, Price, ServiceTier, Tokens,
 };
@@ -20,10 +21,7 @@ use kernel::places;
 use kernel::secrets::sha256;
 
 pub use crate::books::Outcome;
-pub use crate::rules::events::Refusal;
-
-/// The source of the events of our own gateway.
-pub const GATEWAY_SOURCE: &str = "gateway";
+pub use crate::rules::events::{GATEWAY_SOURCE, Refusal};
 
 /// A reported usage event.
 #[derive(Clone, Debug)]
@@ -42,11 +40,13 @@ pub(crate) struct CostedEvent {
     pub(crate) event: Event,
     /// `None` if the cost isn't known, or if another event of the call has it.
     pub(crate) cost: Option<Box<CallCost>>,
+    /// The course of the call, for the log; `None` if it isn't known.
+    pub(crate) course: Option<Box<Course>>,
 }
 
 impl From<Event> for CostedEvent {
     fn from(event: Event) -> Self {
-        Self { event, cost: None }
+        Self { event, cost: None, course: None }
     }
 }
 
@@ -211,7 +211,7 @@ pub(crate) async fn record_uncounted(
     // The events that go through the write queue, and the outcomes of the others with their positions.
     let (mut sent, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     let mut unpriced = Vec::new();
-    for (place, CostedEvent { mut event, cost }) in events.enumerate() {
+    for (place, CostedEvent { mut event, cost, course }) in events.enumerate() {
         match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
                 // The books contain the id of a model, even if the call used another name for it.
@@ -219,7 +219,7 @@ pub(crate) async fn record_uncounted(
                 if let Some(model) = named.filter(|model| *model.id != *event.usage.model) {
                     event.usage.model = model.id.as_str().into();
                 }
-                sent.push(usage_event(event, rated, cost));
+                sent.push(UsageEvent { course, ..usage_event(event, rated, cost) });
             }
             Err(Unrated::NoPayer(refusal)) => others.push((place, Outcome::Refused(refusal))),
             Err(Unrated::NoPrice(payer, payload_hash, refusal)) => {
@@ -415,5 +415,6 @@ fn usage_event(event: Event, rated: RatedUsage, cost: Option<Box<CallCost>>) -> 
         },
         reservation_id: used.reservation_id,
         cost,
+        course: None,
     }
 }

@@ -14,7 +14,9 @@ use crate::record::CallRecord;
 use crate::request::ModelRequest;
 use crate::routing::affinity_key;
 use billing::books::Lifetime;
-use billing::decision::{CallRequest, CheckedRequest, RemainingRates, check};
+use billing::decision::{CallRequest, CheckedRequest, LoggedRequest, RemainingRates, check};
+use call_log::entries::Client;
+use call_log::rules::clients::UserAgent;
 use catalog::{Kind, MaxTokensPolicy, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -39,6 +41,8 @@ pub struct ModelCall {
     pub project: Option<String>,
     /// The headers of Anthropic's API, for messages.
     pub anthropic: AnthropicHeaders,
+    /// The family of the client program, if it is known.
+    pub user_agent: Option<UserAgent>,
     /// The JSON body.
     pub body: Bytes,
 }
@@ -102,6 +106,7 @@ pub(crate) struct Admitted {
     pub(crate) left_max_tokens: AtomicI64,
     pub(crate) bounds: Bounds,
     pub(crate) stage: Stage,
+    pub(crate) client: Client,
 }
 
 /// The progress of a call whose answer hasn't begun. Determines the charge if the client leaves.
@@ -148,19 +153,27 @@ impl Stage {
     }
 }
 
-/// The ids of a call as strings, which its checks borrow.
+/// The ids of a call as strings, and its client, which its checks borrow.
 pub(crate) struct CallIds {
     reserved_at: Time,
     call_id: ModelCallId,
     call: String,
     model: String,
+    client: Client,
 }
 
 impl CallIds {
-    pub(crate) fn new(gateway: &Gateway, request: &ModelRequest) -> Self {
+    pub(crate) fn new(gateway: &Gateway, call: &ModelCall, request: &ModelRequest) -> Self {
         let reserved_at = gateway.clock.now();
         let call_id = ModelCallId::new(reserved_at, &gateway.random);
-        Self { reserved_at, call_id, call: call_id.to_string(), model: request.model.clone() }
+        let client = Client { user_agent: call.user_agent, end_user: request.end_user().map(Into::into) };
+        Self { reserved_at, call_id, call: call_id.to_string(), model: request.model.clone(), client }
+    }
+
+    /// Returns the facts of the call for the log.
+    fn logged(&self, request: &ModelRequest) -> LoggedRequest<'_> {
+        let (operation, is_stream) = (request.operation.logged(), request.is_stream);
+        LoggedRequest { operation, is_stream, client: &self.client }
     }
 }
 
@@ -197,6 +210,7 @@ pub(crate) async fn admit<'a>(
         request_id: Some(&ids.call),
         lifetime: Lifetime::Gateway,
         reserve: true,
+        logged: Some(ids.logged(&request)),
     };
     let checked = check(&gateway.billing, &gateway.keys, question).await.map_err(|refused| {
         gateway.metrics.decisions.count(Caller::Gateway, Some(refused.error.code));
@@ -226,6 +240,7 @@ pub(crate) async fn admit<'a>(
         model,
         bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens, priced },
         stage: Stage::default(),
+        client: ids.client.clone(),
     };
     Ok((admitted, checked))
 }
@@ -260,7 +275,9 @@ impl Admitted {
     /// Returns the record of the call, without attempts.
     pub(crate) fn record(&self) -> CallRecord {
         let ModelRequest { operation, is_stream, .. } = self.request;
-        CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream)
+        let record =
+            CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream);
+        record.with_client(self.client.clone())
     }
 
     /// Returns the key that routes requests with the same beginning to the same upstream.

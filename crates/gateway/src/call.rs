@@ -14,6 +14,7 @@ use crate::admission::{Admitted, CallIds, ModelCall, admit, read_request};
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
+use crate::record::End;
 use crate::request::ModelRequest;
 use crate::settlement::Hold;
 use crate::streaming::Events;
@@ -85,7 +86,7 @@ async fn serve(
 ) {
     let mut client = Recipient::Waiting(client);
     let operation = request.operation;
-    let ids = CallIds::new(&gateway, &request);
+    let ids = CallIds::new(&gateway, &call, &request);
     let (admitted, checked) = match Box::pin(admit(&gateway, &call, request, &ids)).await {
         Ok(admitted) => admitted,
         Err(error) => return client.fail(operation, error).await,
@@ -113,25 +114,26 @@ async fn serve(
         // The client has left, and the call doesn't wait for the answer.
         None => {
             let used = admitted.stage.is_taken().then(|| admitted.estimated_prompt());
-            Box::pin(hold.end(used, Outcome::ClientLeft, &record)).await;
+            Box::pin(hold.end(used, End::whole(Outcome::ClientLeft), &record)).await;
             record.end(Outcome::ClientLeft, used);
         }
         Some(Err(error)) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Failed };
-            hold.release(outcome).await;
+            hold.release(End::error(outcome, error.code), &record).await;
             record.end(outcome, None);
             client.fail(operation, error).await;
         }
         Some(Ok(Opened::Whole { body, used, is_demo })) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
-            Box::pin(hold.capture(used, outcome, &record)).await;
+            Box::pin(hold.capture(used, End::whole(outcome), &record)).await;
             record.end(outcome, Some(used));
             client.answer(begun(is_demo, AnswerBody::Whole(body)));
         }
         Some(Ok(Opened::TooLong { used })) => {
-            Box::pin(hold.capture(used, Outcome::Cut, &record)).await;
+            let error = opening::too_long_error();
+            Box::pin(hold.capture(used, End::error(Outcome::Cut, error.code), &record)).await;
             record.end(Outcome::Cut, Some(used));
-            client.fail(operation, opening::too_long_error()).await;
+            client.fail(operation, error).await;
         }
         Some(Ok(Opened::Stream { relay, is_demo, .. })) => {
             let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));

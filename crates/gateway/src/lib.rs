@@ -60,6 +60,7 @@ mod streaming;
 mod token_counts;
 mod transport;
 
+pub use ::call_log::rules::clients::UserAgent;
 pub use admission::{Credential, ModelCall};
 pub use anthropic_headers::AnthropicHeaders;
 pub use call::{Answer, AnswerBody, call};

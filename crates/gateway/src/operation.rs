@@ -1,5 +1,6 @@
 //! The operations of models that clients call.
 
+use call_log::entries::Operation as LoggedOperation;
 use keys::rules::permissions::Permission;
 
 /// An operation of a model, as a path of the public API and of upstreams.
@@ -38,6 +39,17 @@ impl Operation {
         match self {
             Self::Embeddings => Permission::Embeddings,
             Self::ChatCompletions | Self::Completions | Self::Responses | Self::Messages => Permission::Chat,
+        }
+    }
+
+    /// Returns the operation in the call log.
+    pub(crate) const fn logged(self) -> LoggedOperation {
+        match self {
+            Self::ChatCompletions => LoggedOperation::ChatCompletions,
+            Self::Completions => LoggedOperation::Completions,
+            Self::Embeddings => LoggedOperation::Embeddings,
+            Self::Responses => LoggedOperation::Responses,
+            Self::Messages => LoggedOperation::Messages,
         }
     }
 

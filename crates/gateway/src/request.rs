@@ -230,6 +230,11 @@ impl ModelRequest {
         body.into()
     }
 
+    /// Returns the person that the client names, for the log of calls.
+    pub(crate) fn end_user(&self) -> Option<&str> {
+        self.survey.end_user()
+    }
+
     /// Returns the unchanged body.
     pub fn body(&self) -> &Bytes {
         self.object.text()

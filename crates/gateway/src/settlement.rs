@@ -8,16 +8,17 @@ use crate::count::Settled;
 use crate::counters::{Counters, Outcome};
 use crate::gateway::Gateway;
 use crate::progress::{Extensions, Progress};
-use crate::record::CallRecord;
+use crate::record::{CallRecord, End};
 use billing::Billing;
 use billing::books::Reservation;
 use billing::calls::{self, Charge};
 use billing::reservations;
 use billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome as EventOutcome, Usage};
+use call_log::entries::{NewCall, Usage as LoggedUsage};
 use catalog::{Component, Kind, Parts, Tokens};
 use kernel::clock::Time;
 use kernel::error::Code;
-use kernel::ids::ModelCallId;
+use kernel::ids::{ModelCallId, OrganizationId, ProjectId};
 use keys::model_callers::ModelCaller;
 
 /// The wait after the first failed attempt to record the usage of a call. The wait doubles up to the maximum.
@@ -29,6 +30,8 @@ pub(crate) struct Hold {
     billing: Billing,
     counters: Arc<Counters>,
     call_id: ModelCallId,
+    organization_id: OrganizationId,
+    project_id: ProjectId,
     reserved_at: Time,
     reserved_prompt_tokens: i64,
     reservation: Reservation,
@@ -48,6 +51,7 @@ impl Hold {
         caller: &ModelCaller,
     ) -> Self {
         let (call_id, model) = (call.call_id, &call.model);
+        let (organization_id, project_id) = (call.organization_id, caller.project_id());
         let caller = match caller.key() {
             Some(key) => Caller::ApiKey(key.id),
             None => Caller::user(caller.project_id(), caller.user_id()),
@@ -58,6 +62,8 @@ impl Hold {
             billing,
             counters,
             call_id,
+            organization_id,
+            project_id,
             reserved_at: call.reserved_at,
             reserved_prompt_tokens: call.bounds.reserved_prompt_tokens,
             reservation,
@@ -71,7 +77,8 @@ impl Hold {
 
     /// Captures the price of the usage at the upstream that was called last. The capture is durable when this
     /// returns; while the database fails, it is retried.
-    pub(crate) async fn capture(self, used: Settled, outcome: Outcome, record: &CallRecord) {
+    pub(crate) async fn capture(self, used: Settled, end: End, record: &CallRecord) {
+        let (outcome, course) = (end.outcome, record.course(end));
         let (upstream, route) = (record.upstream_id(), record.costed_route());
         let used = self.fitted(used, upstream);
         self.counters.note_outcome(&self.model, outcome);
@@ -96,7 +103,7 @@ impl Hold {
         }
         let mut wait = FIRST_RETRY;
         loop {
-            match calls::charge(&self.billing, self.event(used), route.as_ref()).await {
+            match calls::charge(&self.billing, self.event(used), route.as_ref(), course.clone()).await {
                 Ok(charge) => return self.finish_capture(used, charge).await,
                 Err(error) => {
                     let (call_id, retry_in_ms) = (self.call_id, wait.as_millis());
@@ -151,26 +158,52 @@ impl Hold {
         let Some(why) = why else { return };
         let (call_id, Settled { prompt_tokens, completion_tokens, .. }) = (self.call_id, used);
         tracing::error!(%call_id, prompt_tokens, completion_tokens, "the usage of a call isn't counted: {why}");
-        self.free().await;
+        self.free(None).await;
     }
 
     /// Captures the price of the usage, if any.
-    pub(crate) async fn end(self, used: Option<Settled>, outcome: Outcome, record: &CallRecord) {
+    pub(crate) async fn end(self, used: Option<Settled>, end: End, record: &CallRecord) {
         match used {
-            Some(used) => self.capture(used, outcome, record).await,
-            None => self.release(outcome).await,
+            Some(used) => self.capture(used, end, record).await,
+            None => self.release(end, record).await,
         }
     }
 
     /// Ends the reservation of a call that costs nothing.
-    pub(crate) async fn release(mut self, outcome: Outcome) {
-        self.counters.note_outcome(&self.model, outcome);
+    pub(crate) async fn release(mut self, end: End, record: &CallRecord) {
+        self.counters.note_outcome(&self.model, end.outcome);
         self.is_settled = true;
-        self.free().await;
+        let call = NewCall {
+            id: self.call_id,
+            organization_id: self.organization_id,
+            project_id: self.project_id,
+            caller: self.caller.id(),
+            model: Some(Arc::clone(&self.model)),
+            course: record.course(end),
+            usage: LoggedUsage::default(),
+            origin: None,
+        };
+        if end.is_refusal() {
+            // A client that repeats such calls would add many rows.
+            self.billing.call_log.note_refusal(call);
+            self.free(None).await;
+        } else {
+            self.free(Some(call)).await;
+        }
     }
 
-    async fn free(&mut self) {
-        match reservations::release(&self.billing, self.reservation.id).await {
+    /// Ends the reservation, and logs the call if the log can be written.
+    async fn free(&mut self, call: Option<NewCall>) {
+        let id = self.reservation.id;
+        let is_logged = call.is_some();
+        let mut released = match call {
+            Some(call) => reservations::release_call(&self.billing, id, call).await,
+            None => reservations::release(&self.billing, id).await,
+        };
+        if is_logged && released.as_ref().is_err_and(|error| error.code != Code::ReservationNotFound) {
+            released = reservations::release(&self.billing, id).await;
+        }
+        match released {
             Err(error) if error.code != Code::ReservationNotFound => {
                 let (call_id, reservation_id) = (self.call_id, self.reservation.id);
                 tracing::warn!(%call_id, %reservation_id, "a reservation can't be released, and will expire: {error}");

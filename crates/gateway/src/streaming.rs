@@ -25,7 +25,7 @@ use crate::gateway::Gateway;
 use crate::operation::Operation;
 use crate::progress::Progress;
 use crate::queue::Place;
-use crate::record::CallRecord;
+use crate::record::{CallRecord, End};
 use crate::settlement::Hold;
 use crate::sse::Framer;
 use catalog::{Route, Upstream};
@@ -97,6 +97,18 @@ enum Ending {
     ClientLeft,
     /// The client reads its answer too slowly.
     ClientTooSlow,
+}
+
+impl Ending {
+    /// Returns the end of the call.
+    fn end(&self) -> End {
+        match self {
+            Self::Done(_) => End::stream(Outcome::Completed, None),
+            Self::Cut(_) => End::stream(Outcome::Cut, Some(Code::UpstreamCut)),
+            Self::Error(error) => End::stream(Outcome::Cut, Some(error.clone().in_stream().code)),
+            Self::ClientLeft | Self::ClientTooSlow => End::stream(Outcome::ClientLeft, None),
+        }
+    }
 }
 
 impl Relay {
@@ -185,13 +197,9 @@ impl Relay {
             ending => ending,
         };
         let settled = cleaner.counter().settle(bounds);
-        let outcome = match &ending {
-            Ending::Done(_) => Outcome::Completed,
-            Ending::Cut(_) | Ending::Error(_) => Outcome::Cut,
-            Ending::ClientLeft | Ending::ClientTooSlow => Outcome::ClientLeft,
-        };
-        hold.capture(settled, outcome, &record).await;
-        record.end(outcome, Some(settled));
+        let end = ending.end();
+        hold.capture(settled, end, &record).await;
+        record.end(end.outcome, Some(settled));
         let last = match ending {
             Ending::Done(last) => last,
             Ending::ClientLeft => return,

@@ -61,6 +61,7 @@ pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCou
         request_id: None,
         lifetime: Lifetime::Gateway,
         reserve: false,
+        logged: None,
     };
     let (caller, model) = admit_free(&gateway.billing, &gateway.keys, &question).await?;
     for route in &model.routes {

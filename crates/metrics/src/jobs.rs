@@ -35,10 +35,12 @@ pub enum Job {
     Payments,
     /// Writes files of charges.
     Exports,
+    /// Writes refused calls and sums of the call log.
+    CallLog,
 }
 
 impl Job {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Changes,
         Self::Mail,
         Self::LastUses,
@@ -51,6 +53,7 @@ impl Job {
         Self::Webhooks,
         Self::Payments,
         Self::Exports,
+        Self::CallLog,
     ];
 
     /// Returns the job's name in metrics, and in the database if the job has a lease.
@@ -68,6 +71,7 @@ impl Job {
             Self::Webhooks => "webhooks",
             Self::Payments => "payments",
             Self::Exports => "exports",
+            Self::CallLog => "call_log",
         }
     }
 }

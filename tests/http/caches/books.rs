@@ -57,7 +57,7 @@ async fn queue_is_bounded_and_loses_nothing(world: World) {
     let first = tokio::spawn(async move { submit(&app.billing, work).await });
     until_taken(&world, 1).await;
     let unknown_id = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-    let calls = (0..10_003).map(|_| submit(&world.app.billing, Release(unknown_id)));
+    let calls = (0..10_003).map(|_| submit(&world.app.billing, Release { id: unknown_id, call: None }));
     let let_go = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(world.app.billing.books.len(), 10_000);

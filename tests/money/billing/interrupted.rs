@@ -12,6 +12,7 @@ use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, rele
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use tollkeeper::billing::{audit, reservations};
+use tollkeeper::call_log::entries::{Course, Ended, Operation};
 use tollkeeper::catalog::{ComponentPrices, EventParts, Kind, ServiceTier};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
@@ -22,6 +23,11 @@ use tollkeeper::money::{Nano, Pico};
 use support::books::{assert_books, number, wallet};
 use support::world::{Place, TestUser, World};
 use support::{Database, on_each_database};
+
+/// Returns the course of a chat of which nothing else is known.
+fn course() -> Course {
+    Course::reported(Operation::Chat, Ended::Completed)
+}
 
 /// Costs 0.000001 per prompt token, 0.0000001 per cached one, and 0.000003 per completion token.
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/half_price.toml");
@@ -147,7 +153,7 @@ impl Scene {
             time: call.id.created_at(),
             usage,
         };
-        charge(&self.app().billing, event, Some(&route())).await.unwrap()
+        charge(&self.app().billing, event, Some(&route()), course()).await.unwrap()
     }
 
     async fn sweep(&self) -> u64 {

@@ -5,6 +5,7 @@ use tollkeeper::billing::audit;
 use tollkeeper::billing::calls::{Charge, CostedRoute, charge};
 use tollkeeper::billing::margins::{self, CostGroups, Report};
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage, record};
+use tollkeeper::call_log::entries::{Course, Ended, Operation};
 use tollkeeper::catalog::{Component, ComponentPrices, Kind, PartPrices, Parts, ServiceTier, Tokens};
 use tollkeeper::clock::Month;
 use tollkeeper::db::{Db, sql};
@@ -16,6 +17,11 @@ use support::books::assert_books;
 use support::process::Start;
 use support::world::{World, runtime};
 use support::{Database, on_each_database};
+
+/// Returns the course of a chat of which nothing else is known.
+fn course() -> Course {
+    Course::reported(Operation::Chat, Ended::Completed)
+}
 
 /// The catalog. The model costs 0.000001 per prompt token, 0.0000001 per cached token, and 0.000003 per
 /// completion token.
@@ -130,7 +136,8 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
             let routes = [route.clone(), route.clone(), Some(dear())];
             for (route, outcome) in routes.iter().zip([Outcome::New, Outcome::Duplicate, Outcome::Duplicate])
             {
-                let charged = charge(&world.app.billing, event.clone(), route.as_ref()).await.unwrap();
+                let charged =
+                    charge(&world.app.billing, event.clone(), route.as_ref(), course()).await.unwrap();
                 assert!(matches!(&charged, Charge::Event(found) if *found == outcome), "{id}: {charged:?}");
             }
         }
@@ -181,11 +188,11 @@ fn large_costs_are_exact(database: Database) {
         let route = CostedRoute { upstream: "gold".into(), costs: costs.into() };
         for id in 0..12 {
             let event = event(&world, &acme, &id.to_string(), Tokens::new(1, 0, 0));
-            charge(&world.app.billing, event, Some(&route)).await.unwrap();
+            charge(&world.app.billing, event, Some(&route), course()).await.unwrap();
         }
         // A cost above the maximum isn't recorded, but the call is charged.
         let event = event(&world, &acme, "too dear", Tokens::new(2, 0, 0));
-        let charged = charge(&world.app.billing, event, Some(&route)).await.unwrap();
+        let charged = charge(&world.app.billing, event, Some(&route), course()).await.unwrap();
         assert!(matches!(charged, Charge::Event(Outcome::New)), "{charged:?}");
         let report = read(&world, BY_UPSTREAM).await;
         // 12 x 999,999.999999999999. The income of each call is a millionth.

@@ -337,7 +337,8 @@ const SQLITE: &[&str] = &[
 
 const POSTGRES: &[&str] = &[
     "SELECT CAST(table_name || '.' || column_name || ' '
-         || CASE data_type WHEN 'bytea' THEN 'blob' ELSE data_type END
+         || CASE data_type WHEN 'bytea' THEN 'blob' WHEN 'integer' THEN 'bigint' WHEN 'smallint' THEN 'bigint'
+              ELSE data_type END
          || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
          || COALESCE(' default ' || replace(column_default, '::text', ''), '') AS TEXT)
      FROM information_schema.columns WHERE table_schema = 'public'",

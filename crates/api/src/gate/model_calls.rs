@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::{HeaderName, HeaderValue, header};
 
 use crate::Api;
-use gateway::{AnthropicHeaders, Operation};
+use gateway::{AnthropicHeaders, Operation, UserAgent};
 use kernel::error::{Code, Error};
 use kernel::limiter::{self, Subject};
 use kernel::secrets::Secret;
@@ -43,6 +43,8 @@ pub struct ModelCallScope {
     pub project: Option<String>,
     /// The version and the beta features of a message.
     pub anthropic: AnthropicHeaders,
+    /// The family of the client program.
+    pub user_agent: Option<UserAgent>,
 }
 
 impl Access<Api> for ModelCalls {
@@ -108,6 +110,7 @@ async fn admit(api: &Api, call: &mut Call, operation: Operation) -> Result<Model
             Operation::Messages => AnthropicHeaders::of(&call.headers, call.uri.query()),
             _ => AnthropicHeaders::default(),
         },
+        user_agent: call.headers.get(header::USER_AGENT).and_then(|value| UserAgent::read(value.as_bytes())),
     })
 }
 

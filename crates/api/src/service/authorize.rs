@@ -57,6 +57,7 @@ pub async fn authorize(
         request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
         lifetime: Lifetime::Reported,
         reserve: body.reserve,
+        logged: None,
     };
     let decided = decide(&api.billing, &api.keys, question).await;
     api.metrics.decisions.count(Caller::Authorize, decided.as_ref().err().map(|refused| refused.error.code));

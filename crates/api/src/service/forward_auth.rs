@@ -80,6 +80,7 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
         request_id: request.request_id.as_deref(),
         lifetime: Lifetime::Reported,
         reserve: request.reserve,
+        logged: None,
     };
     let granted = decide(&api.billing, &api.keys, question).await.map_err(|refused| refused.error)?;
     Ok(Decision::granted(granted, request.model))

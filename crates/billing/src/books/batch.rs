@@ -9,13 +9,14 @@ use super::events::{self, RecordingContext};
 use super::locked_budgets::LockedBudgets;
 use super::locked_wallets::{Charges, LockedWallets, NewReservations};
 use super::operations::{Answers, Batch, CallReservation, Outcome, UsageEvent};
-use super::{call_costs, corrections, extensions, open_months};
+use super::{call_costs, call_rows, corrections, extensions, open_months};
 use crate::Billing;
 use crate::rules::budgets::Spender;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::InsertReport;
 use crate::store::usage::{sums, totals};
+use call_log::Written;
 use catalog::Kind;
 use db::Tx;
 use kernel::clock::Month;
@@ -80,8 +81,9 @@ pub(super) async fn run(billing: &Billing, batch: &Batch<'_>) -> Result<Answers,
     for _ in 0..ATTEMPTS {
         let mut tx = billing.db().write().await?;
         match run_operations(billing, &mut tx, batch, report).await {
-            Ok(answers) => {
+            Ok((answers, logged)) => {
                 tx.commit().await?;
+                billing.call_log.committed(logged);
                 return Ok(answers);
             }
             Err(BatchError::Outdated) => report = InsertReport::Rows,
@@ -97,7 +99,7 @@ async fn run_operations(
     tx: &mut Tx,
     batch: &Batch<'_>,
     report: InsertReport,
-) -> Result<Answers, BatchError> {
+) -> Result<(Answers, Written), BatchError> {
     let now = billing.clock.now();
 
     // 1. Insert the usage events; those that are inserted are new. Assume that their months are the open
@@ -174,12 +176,12 @@ async fn run_operations(
     let recorded_events = batch.records.iter().map(|events| outcomes.by_ref().take(events.len()).collect());
     let recorded_events: Vec<Vec<Outcome>> = recorded_events.collect();
     remove_captured(&mut ended, &recorded.counted);
-    Ok(Answers {
-        recorded: recorded_events,
-        reserved,
-        extended: batch.extensions.iter().map(|extension| extended.get(&extension.id).copied()).collect(),
-        released: batch.releases.iter().map(|id| ended.remove(id).is_some()).collect(),
-    })
+    let released: Vec<bool> = batch.releases.iter().map(|it| ended.remove(&it.id).is_some()).collect();
+
+    // 13. Log the calls.
+    let logged = call_rows::write(billing, tx, &recorded.counted, batch, &released).await?;
+    let extended = batch.extensions.iter().map(|extension| extended.get(&extension.id).copied()).collect();
+    Ok((Answers { recorded: recorded_events, reserved, extended, released }, logged))
 }
 
 /// Returns the organizations whose usage and reservations this transaction changes.
@@ -276,7 +278,8 @@ async fn named_reservations(
     batch: &Batch<'_>,
 ) -> Result<BTreeMap<ReservationId, OrganizationId>, db::Error> {
     let extended = batch.extensions.iter().map(|extension| extension.id);
-    let named: BTreeSet<ReservationId> = extended.chain(batch.releases.iter().copied()).collect();
+    let named: BTreeSet<ReservationId> =
+        extended.chain(batch.releases.iter().map(|release| release.id)).collect();
     let named: Vec<_> = named.into_iter().collect();
     let found = reservations::find(tx, &named).await?;
     Ok(found.into_iter().map(|reserved| (reserved.id, reserved.organization_id)).collect())
@@ -304,7 +307,8 @@ async fn end_reservations(
         .iter()
         .filter_map(|counted| counted.reservation_id.map(|id| (id, counted.event.payer.organization_id)));
     let released = batch.releases.iter();
-    let released = released.filter_map(|id| named.get(id).map(|organization_id| (*id, *organization_id)));
+    let released =
+        released.filter_map(|it| named.get(&it.id).map(|organization_id| (it.id, *organization_id)));
     let ending: BTreeSet<_> = captured.chain(released).collect();
     let ending: Vec<_> = ending.into_iter().collect();
     let ended = reservations::end(tx, &ending).await?;

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use super::operations::CallCost;
 use crate::rules::events::Refusal;
 use crate::store::usage::recording::RatedEvent;
+use call_log::entries::Course;
 use kernel::clock::Month;
 use kernel::ids::ReservationId;
 
@@ -16,6 +17,8 @@ pub(super) struct CountedEvent<'a> {
     pub(super) reservation_id: Option<ReservationId>,
     /// The operator's cost of the call.
     pub(super) cost: Option<&'a CallCost>,
+    /// The course of a call of the gateway, for the log.
+    pub(super) course: Option<&'a Course>,
 }
 
 /// A rated event in a compact form, because a batch has many of them.

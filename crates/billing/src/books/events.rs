@@ -122,8 +122,9 @@ fn decide<'a>(
     let hash = first.event.payload_hash;
     match verdict {
         Verdict::New(event, billed_month) => {
-            let (reservation_id, cost) = (first.reservation_id, first.cost.as_deref());
-            counted.push(CountedEvent { event, billed_month, reservation_id, cost });
+            let (cost, course) = (first.cost.as_deref(), first.course.as_deref());
+            let reservation_id = first.reservation_id;
+            counted.push(CountedEvent { event, billed_month, reservation_id, cost, course });
             decided.push((*place, Outcome::New));
             decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
         }

@@ -10,6 +10,7 @@ use crate::store::call_progress::Progress;
 use crate::store::reservations::NewReservation;
 use crate::store::usage::costs::CostSums;
 use crate::store::usage::recording::RatedEvent;
+use call_log::entries::{Course, NewCall};
 use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::{Nano, Pico};
@@ -36,8 +37,12 @@ pub struct Reserve {
 }
 
 /// Ends a reservation. The answer is `true` if it existed.
-#[derive(Clone, Copy, Debug)]
-pub struct Release(pub ReservationId);
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub id: ReservationId,
+    /// The call of the gateway that costs nothing, which is logged if its reservation existed.
+    pub call: Option<Box<NewCall>>,
+}
 
 /// The lifetime of a reservation after it was made or extended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,6 +81,8 @@ pub struct UsageEvent {
     pub reservation_id: Option<ReservationId>,
     /// The operator's cost of the call; `None` if it isn't known, or if another event of the call has it.
     pub cost: Option<Box<CallCost>>,
+    /// The course of a call of the gateway, for the log.
+    pub course: Option<Box<Course>>,
 }
 
 /// The operator's cost of a whole call, and its list price, even if the event is only a part of the call's
@@ -281,7 +288,7 @@ pub struct Batch<'a> {
     pub records: Vec<&'a [UsageEvent]>,
     pub reserves: Vec<&'a Reserve>,
     pub extensions: Vec<Extension>,
-    pub releases: Vec<ReservationId>,
+    pub releases: Vec<&'a Release>,
 }
 
 impl<'a> Batch<'a> {
@@ -293,7 +300,7 @@ impl<'a> Batch<'a> {
                 Queued::Record(Record(events), _) => batch.records.push(events),
                 Queued::Reserve(reserve, _) => batch.reserves.push(reserve),
                 Queued::Extend(extension, _) => batch.extensions.push(*extension),
-                Queued::Release(Release(id), _) => batch.releases.push(*id),
+                Queued::Release(release, _) => batch.releases.push(release),
             }
         }
         batch

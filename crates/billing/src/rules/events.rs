@@ -6,6 +6,9 @@ use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 use strum::{IntoStaticStr, VariantArray};
 
+/// The source of the events of our own gateway.
+pub const GATEWAY_SOURCE: &str = "gateway";
+
 /// The maximum time by which an event may be in the future, in milliseconds.
 const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
 /// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.

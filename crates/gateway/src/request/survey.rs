@@ -26,6 +26,7 @@ use crate::json::JsonError;
 use crate::lenient::Name;
 use crate::names::{lookalike, misspelled, shown};
 use crate::operation::Operation;
+use call_log::rules::clients;
 use items::{Found, Place, Walk};
 use searches::SearchLimits;
 
@@ -54,6 +55,8 @@ pub(super) struct Survey {
     /// The media that the request refers to by URL.
     pub(super) media: Vec<Media>,
     searches: SearchLimits,
+    /// The person that the request names, and the rank of the field that names it.
+    end_user: Option<(u8, String)>,
 }
 
 /// A feature used by a request, which may cost more or have further access than text.
@@ -68,6 +71,11 @@ impl Survey {
     /// Returns the maximum number of web searches that an upstream may make.
     pub(super) fn most_searches(&self, operation: Operation) -> i64 {
         self.searches.most(operation)
+    }
+
+    /// Returns the person that the request names: `safety_identifier`, else `user`, else `metadata.user_id`.
+    pub(super) fn end_user(&self) -> Option<&str> {
+        self.end_user.as_ref().map(|(_, text)| text.as_str())
     }
 
     /// Reads a body, which is a JSON object and not nested too deeply.
@@ -165,11 +173,24 @@ impl<'a> Walker<'a> {
             "tool_choice" => self.forces_tool = !matches!(value, "\"auto\"" | "\"none\""),
             "max_tool_calls" => self.survey.searches.max_tool_calls = quantity(value.as_bytes()),
             "web_search_options" => self.survey.searches.has_options = true,
+            "safety_identifier" => self.note_end_user(0, text_of(value)),
+            "user" => self.note_end_user(1, text_of(value)),
+            "metadata" => self.note_end_user(2, user_id_of(value)),
             _ => {}
         }
         match is_harmless(name, value) {
             true => Ok(()),
             false => self.note(shown(name), Class::Costly),
+        }
+    }
+
+    /// Notes the person that a field names, unless a field before it names one. Only the log shows it.
+    fn note_end_user(&mut self, rank: u8, text: Option<String>) {
+        let text = text.and_then(|text| clients::end_user(&text));
+        if let Some(text) = text
+            && self.survey.end_user.as_ref().is_none_or(|(known, _)| *known > rank)
+        {
+            self.survey.end_user = Some((rank, text));
         }
     }
 
@@ -191,6 +212,20 @@ impl<'a> Walker<'a> {
         let Pairs(pairs) = serde_json::from_str(object).map_err(E::custom)?;
         pairs.into_iter().try_for_each(|(name, value)| act(self, &name, value))
     }
+}
+
+/// Returns a text; `None` for another value.
+fn text_of(value: &str) -> Option<String> {
+    serde_json::from_str(value).ok()
+}
+
+/// Returns the member `user_id` of metadata.
+fn user_id_of(value: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        user_id: Option<String>,
+    }
+    serde_json::from_str::<Metadata>(value).ok()?.user_id
 }
 
 fn too_many(message: &str) -> Error {

@@ -2,7 +2,7 @@
 
 use api::Api;
 use api::gate::Visit;
-use gateway::{AnswerBody, AnthropicHeaders, Credential, ModelCall, Operation};
+use gateway::{AnswerBody, AnthropicHeaders, Credential, ModelCall, Operation, UserAgent};
 use input::record;
 use input::types::{Integer, Temperature, Text};
 use kernel::error::Error;
@@ -70,6 +70,7 @@ pub(super) async fn make(
         organization: Some(scope.organization_id().to_string()),
         project: Some(scope.project_id().to_string()),
         anthropic: AnthropicHeaders::default(),
+        user_agent: Some(UserAgent::Browser),
         body: body.into(),
     };
     gateway::call(&console.gateway, call).await

@@ -1,0 +1,4 @@
+//! Rules of the log, as pure functions.
+
+pub mod clients;
+pub mod histograms;
