@@ -4,6 +4,7 @@ mod account;
 mod api_keys;
 mod audit_log;
 mod auth;
+mod calls;
 mod entity_tags;
 mod idempotency;
 mod invitations;

@@ -650,6 +650,7 @@ struct Scene {
     payment_id: String,
     webhook_id: String,
     delivery_id: String,
+    call_id: String,
     /// Another session of Ada.
     session_id: String,
     /// A connection of Ada's account.
@@ -713,6 +714,8 @@ async fn scene(world: &World) -> Scene {
     let budget_id = billed::budget(world, &ada, &place).await;
     let payment_id = billed::payment(world, &place).await;
     let (webhook_id, delivery_id) = webhooks::webhook(world, &ada, &place).await;
+    let calls = world.get(&format!("{}/calls", place.project_path())).bearer(&ada.access_token).data().await;
+    let call_id = calls["calls"][0]["id"].as_str().unwrap().to_owned();
     let session_id = world.session(ada.id).await.session_id.to_string();
     let connection_id = world.connection(ada.id, "https://id.example.com", "1").await.to_string();
     let guest = ("guest@example.com", "guest@example.com");
@@ -731,6 +734,7 @@ async fn scene(world: &World) -> Scene {
         payment_id,
         webhook_id,
         delivery_id,
+        call_id,
         session_id,
         connection_id,
         invitation_id,
@@ -765,7 +769,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     call.header("x-tollkeeper-service-token", world.app.api.service_token.expose())
 }
 
-fn ids(scene: &Scene) -> [(&'static str, &str); 15] {
+fn ids(scene: &Scene) -> [(&'static str, &str); 16] {
     [
         ("organization_id", &scene.place.organization),
         ("project_id", &scene.place.project),
@@ -777,6 +781,7 @@ fn ids(scene: &Scene) -> [(&'static str, &str); 15] {
         ("payment_id", &scene.payment_id),
         ("webhook_id", &scene.webhook_id),
         ("delivery_id", &scene.delivery_id),
+        ("call_id", &scene.call_id),
         ("session_id", &scene.session_id),
         ("passkey_id", &scene.passkey_id),
         ("connection_id", &scene.connection_id),

@@ -4,6 +4,7 @@ mod accounts;
 mod audit_log;
 mod bounds;
 mod budgets;
+mod call_log;
 mod exports;
 mod growth;
 mod keys;

@@ -30,6 +30,16 @@ def reports(w):
         for caller in ["bob", "cem", "vic", "eve", "whole key", "anonymous"]:
             w.get(path, caller)
     w.get(f"{w.search}/usage", "ada")
+    for path in [f"{w.acme}/calls", f"{w.bot}/calls"]:
+        for caller in ["bob", "cem", "vic", "eve", "whole key", "anonymous"]:
+            w.get(f"{path}?limit=1", caller)
+        for query in ["?limit=0", "?ended=never", "?after=x", "?to=2039-01-01&from=2040-01-01", "?end_user=nobody"]:
+            w.get(path + query, "ada")
+        logged = w.get(f"{path}?limit=1", "ada").data["calls"][0]["id"]
+        for call in [logged, "x", "call_01h2xcejqtf2nbrexx3vqjhp41"]:
+            w.get(f"{path}/{call}", "ada")
+    for query in ["?project_id=x", "?group_by=day", "?from=2039-01-01&to=2040-03-01", "?from=2039-01-01&to=2039-01-02"]:
+        w.get(f"{w.acme}/usage/performance{query}", "ada")
     # The last use of a key is written every three seconds.
     time.sleep(4)
     w.get(f"{w.bot}/api-keys/{w.ids['whole key']}", "ada", last_use=True)

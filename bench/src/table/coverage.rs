@@ -8,7 +8,7 @@ use super::operations::{self, ORGANIZATION, Operation, PROJECT, get};
 use super::world::World;
 
 /// Path prefixes of routes that have no row, each with the reason.
-const UNMEASURED: [(&str, &str); 23] = [
+const UNMEASURED: [(&str, &str); 25] = [
     ("/v1/auth/resend-verification", "it sends an e-mail, like POST /v1/auth/forgot-password"),
     ("/v1/auth/change-email", "it hashes a password, like a login, and sends two e-mails"),
     ("/v1/auth/sessions", "like POST /v1/auth/logout"),
@@ -31,6 +31,8 @@ const UNMEASURED: [(&str, &str); 23] = [
     ("/v1/organizations/{organization_id}/billing/auto-top-up", "rare: a single row, found by its key"),
     ("/v1/billing/stripe/events", "rare: a few for each payment"),
     ("/v1/organizations/{organization_id}/webhooks", "rare: set up once and looked at when it fails"),
+    ("/v1/organizations/{organization_id}/calls/{call_id}", "a row by its key"),
+    ("/v1/organizations/{organization_id}/projects/{project_id}/calls/{call_id}", "a row by its key"),
     ("/verify-email", "POST /v1/auth/verify-email behind a form"),
     ("/reset-password", "POST /v1/auth/reset-password behind a form"),
     ("/change-email", "a form; like POST /v1/auth/change-password with one hash"),

@@ -194,7 +194,7 @@ const TAGS: [(&str, &str); 12] = [
     ("Organizations", "Organizations, their members, invitations and audit logs."),
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
-    ("Billing and usage", "Balances, invoices, limits, prices and reports of usage."),
+    ("Billing and usage", "Balances, invoices, limits, prices, reports of usage, and the call log."),
     ("Webhooks", "URLs of an organization that receive events, as specified by Standard Webhooks."),
     ("Models", "The model catalog, in the format of OpenAI's SDKs."),
     ("Model calls", "Model calls, in the formats of the OpenAI and Anthropic SDKs."),
@@ -228,6 +228,8 @@ fn is_about_money(path: &str) -> bool {
     path.contains("/billing/")
         || path.ends_with("/{project_id}/usage")
         || path.ends_with("/{organization_id}/limits")
+        || path.ends_with("/usage/performance")
+        || path.contains("/calls")
 }
 
 fn path_parameter(name: &str) -> Value {

@@ -3,10 +3,12 @@
 pub mod audit_log;
 pub mod billing;
 pub mod bodies;
+pub mod calls;
 pub mod invitations;
 pub mod limits;
 pub mod members;
 pub mod projects;
+pub mod usage;
 pub mod usage_reports;
 pub mod webhooks;
 

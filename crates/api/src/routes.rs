@@ -64,7 +64,7 @@ fn public_routes() -> Vec<Route> {
         auto_top_up, balance_alert, budgets, credits, invoices, movements, payment_method, payments,
     };
     use organizations::projects::api_keys;
-    use organizations::{audit_log, invitations, limits, projects, webhooks};
+    use organizations::{audit_log, calls, invitations, limits, projects, webhooks};
     vec![
         // Authentication: docs/contract/accounts.md
         route(POST, "/v1/auth/register",      Public::Register,      auth::register, &auth::register::REGISTER),
@@ -225,6 +225,15 @@ fn public_routes() -> Vec<Route> {
              Org(ViewBilling), organizations::billing::usage, &organizations::billing::USAGE),
         route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/usage",
              Project { action: ViewUsage, with: KeyKind::Any }, projects::usage::read, &projects::usage::READ),
+        // Call log: docs/contract/calls.md
+        route(GET, "/v1/organizations/{organization_id}/calls", Org(ViewBilling), calls::list, &calls::LIST),
+        route(GET, "/v1/organizations/{organization_id}/calls/{call_id}", Org(ViewBilling), calls::read, &calls::READ),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/calls",
+             Project { action: ViewUsage, with: KeyKind::Any }, projects::calls::list, &projects::calls::LIST),
+        route(GET, "/v1/organizations/{organization_id}/projects/{project_id}/calls/{call_id}",
+             Project { action: ViewUsage, with: KeyKind::Any }, projects::calls::read, &projects::calls::READ),
+        route(GET, "/v1/organizations/{organization_id}/usage/performance",
+             Org(ViewBilling), organizations::usage::performance, &organizations::usage::PERFORMANCE),
         route(GET, "/v1/billing/pricing", Bearer { with: KeyKind::Any }, billing::pricing, &billing::PRICING),
         // Webhooks: docs/contract/webhooks.md
         creation("/v1/organizations/{organization_id}/webhooks",

@@ -5,13 +5,16 @@
 //!   the log.
 //! - [`refusals`] holds refused calls in memory, and [`hours`] the sums of the calls of each hour.
 //!   [`CallLog::flush`] writes both every few seconds; a crash loses the last of them.
+//! - [`calls`] lists calls, and [`performance`] reports the sums of hours.
 //! - [`retention`] deletes old rows.
 //!
 //! No prompt, no answer and no address is kept. [`rules`] holds pure functions, [`store`] the SQL.
 
+pub mod calls;
 pub mod entries;
 pub mod hour_sums;
 pub mod hours;
+pub mod performance;
 pub mod refusals;
 pub mod retention;
 pub mod rules;

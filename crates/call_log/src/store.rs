@@ -4,4 +4,6 @@ pub mod calls;
 pub mod days;
 pub mod hours;
 pub mod names;
+pub mod reading;
 pub mod retention;
+pub mod sums;

@@ -19,6 +19,7 @@ use tollkeeper::trail::Trail;
 use tollkeeper::web::reply::Body;
 use tollkeeper::webhooks::access::WebhookAction;
 
+use super::matrix::scene::reported_call;
 use support::http::Call;
 use support::world::World;
 use support::{Database, on_each_database};
@@ -37,6 +38,7 @@ fn configuration_limits_keys_on_every_route(database: Database) {
             let invoice = billed::invoice(&world, &place.organization).await;
             let budget = billed::budget(&world, &ada, &place).await;
             let payment = billed::payment(&world, &place).await;
+            let logged = reported_call(&world, &ada, &place, &key_id).await;
             let (webhook, delivery) = webhooks::webhook(&world, &ada, &place).await;
             let guest = ("guest@example.com", "guest@example.com");
             let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
@@ -56,6 +58,7 @@ fn configuration_limits_keys_on_every_route(database: Database) {
                     .replace("{payment_id}", &payment)
                     .replace("{webhook_id}", &webhook)
                     .replace("{delivery_id}", &delivery)
+                    .replace("{call_id}", &logged)
                     .replace("{invitation_id}", &invitation.to_string())
                     .replace("{*model_id}", "svc-1")
                     .replace("/billing/export", "/billing/export?format=focus&month=2026-03");

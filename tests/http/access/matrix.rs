@@ -107,6 +107,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
         .replace("{payment_id}", &target.payment)
         .replace("{webhook_id}", &target.webhook)
         .replace("{delivery_id}", &target.delivery)
+        .replace("{call_id}", &target.call)
         .replace("{session_id}", &session)
         .replace("{passkey_id}", "passkey_01h2xcejqtf2nbrexx3vqjhp41")
         .replace("{invitation_id}", &target.invitation)

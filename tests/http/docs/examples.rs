@@ -265,6 +265,18 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
             let budget = world.post(&path, &body).bearer(owner).data().await;
             example.replace_id("budget", &id(&budget));
         }
+        "get_call" | "get_project_call" => {
+            let call = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
+            let decision = world.ask("/service/v1/authorize", &call).bare().await;
+            let event = json!({"id": name, "source": "examples", "time": world.clock.now().to_string(),
+                "api_key_id": decision["api_key_id"], "model": "svc-1", "kind": "chat", "prompt_tokens": 0,
+                "reservation_id": decision["reservation"]["id"]});
+            let answer = world.ask("/service/v1/usage", &json!({"events": [event]})).bare().await;
+            assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
+            let path = format!("{}/calls?limit=1", scene.place.project_path());
+            let calls = world.get(&path).bearer(owner).data().await;
+            example.replace_id("call", &id(&calls["calls"][0]));
+        }
         "get_payment" => {
             example.replace_id("payment", &support::billed::payment(world, &scene.place).await);
         }

@@ -52,7 +52,7 @@ fn commands_of_the_readme_work() {
     let readme = std::fs::read_to_string("README.md").unwrap();
     let [start] = blocks(&readme, "## Run it").try_into().expect("one command runs it");
     assert_eq!(start.trim(), "cargo run --release");
-    let mut steps = blocks(&readme, "### By curl");
+    let mut steps = blocks(&readme, "### With curl");
     let last = steps.pop().unwrap();
     if python.is_none() {
         python::skip("the README's SDK lines", "`python3` can't import `openai`");

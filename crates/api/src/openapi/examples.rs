@@ -12,6 +12,7 @@ pub fn text(name: &str) -> Option<&'static str> {
         "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "project_id" => Some("proj_01kfz3v9xee8tb2m6h0q5w7r4n"),
         "search" => Some("ada"),
+        "end_user" => Some("grace"),
         "password" | "password_confirmation" | "current_password" => Some("Correct-Horse-7-Staple"),
         "new_password" | "new_password_confirmation" => Some("Violet-Kettle-Orbit-9"),
         "token" => Some("VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"),

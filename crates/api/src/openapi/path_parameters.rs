@@ -33,7 +33,7 @@ const fn parameter(
 }
 
 #[rustfmt::skip]
-static ALL: [PathParameter; 16] = [
+static ALL: [PathParameter; 17] = [
     parameter("organization_id", "The id of the organization.", "org_01kfz3v9xee8tb2m6h0q5w7r4n", Code::OrganizationNotFound),
     parameter("project_id", "The id of the project.", "proj_01kfz3v9xee8tb2m6h0q5w7r4n", Code::ProjectNotFound),
     parameter("key_id", "The id of the API key.", "key_01kfz3v9xee8tb2m6h0q5w7r4n", Code::ApiKeyNotFound),
@@ -48,6 +48,7 @@ static ALL: [PathParameter; 16] = [
     parameter("reservation_id", "The id of the reservation.", "res_01kfz3v9xee8tb2m6h0q5w7r4n", Code::ReservationNotFound),
     parameter("webhook_id", "The id of the webhook.", "webhook_01kfz3v9xee8tb2m6h0q5w7r4n", Code::WebhookNotFound),
     parameter("delivery_id", "The id of the delivery.", "delivery_01kfz3v9xee8tb2m6h0q5w7r4n", Code::DeliveryNotFound),
+    parameter("call_id", "The id of the model call, from its header `x-tollkeeper-call-id`.", "call_01kfz3v9xee8tb2m6h0q5w7r4n", Code::CallNotFound),
     parameter("model_id", "The id of the model, which may contain slashes.", "svc-1", Code::ModelNotFound),
     parameter("subject", "The subject's name in the links of the overview, such as `api-keys`.", "api-keys", Code::UnknownPath),
 ];

@@ -1,6 +1,7 @@
 //! `/v1/organizations/{organization_id}/projects` and `…/{project_id}` (docs/contract/projects.md).
 
 pub mod api_keys;
+pub mod calls;
 pub mod members;
 pub mod usage;
 

@@ -194,6 +194,8 @@ codes! {
     /// The webhook has no such delivery. Old deliveries are removed.
     DeliveryNotFound = 404 "delivery_not_found"
         "No such delivery. Deliveries are kept only for a limited time.";
+    /// The call log has no such call. Old calls are removed.
+    CallNotFound = 404 "call_not_found" "No such call. Calls are kept only for a limited time.";
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path doesn't support this method. The `allow` header lists the methods it supports.";

@@ -57,6 +57,7 @@ pub struct Target {
     pub invitation: String,
     pub webhook: String,
     pub delivery: String,
+    pub call: String,
     pub member: Member,
     pub session: NamedSession,
 }
@@ -96,6 +97,7 @@ struct TargetProject {
     invitation: String,
     webhook: String,
     delivery: String,
+    call: String,
     member: String,
     /// A session of the member.
     session: String,
@@ -127,6 +129,7 @@ impl Scene {
             invitation: "inv_01h2xcejqtf2nbrexx3vqjhp41".into(),
             webhook: "webhook_01h2xcejqtf2nbrexx3vqjhp41".into(),
             delivery: "delivery_01h2xcejqtf2nbrexx3vqjhp41".into(),
+            call: "call_01h2xcejqtf2nbrexx3vqjhp41".into(),
             member: "user_01h2xcejqtf2nbrexx3vqjhp41".into(),
             session: "sess_01h2xcejqtf2nbrexx3vqjhp41".into(),
         };
@@ -288,6 +291,7 @@ impl Scene {
             invitation: organization.invitation.clone(),
             webhook: organization.webhook.clone(),
             delivery: organization.delivery.clone(),
+            call: project.call.clone(),
             member: Member::Other(project.member.clone()),
             session: NamedSession::Other(project.session.clone()),
         };
@@ -364,6 +368,14 @@ impl Scene {
                 targets.push(delivery("own, of no delivery", nowhere));
                 targets.push(delivery("own, of another webhook", foreign));
             }
+            if path.contains("{call_id}") {
+                let call = |title, target_project: &TargetProject| Target {
+                    call: target_project.call.clone(),
+                    ..target(title, own, own)
+                };
+                targets.push(call("own, unknown", nowhere));
+                targets.push(call("own, of another organization", foreign));
+            }
             if path.contains("{invitation_id}") {
                 let invitation = |title, target_project: &TargetProject| Target {
                     invitation: target_project.invitation.clone(),
@@ -429,8 +441,32 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
         invitation = id.to_string();
         (webhook, delivery) = webhooks::webhook(world, owner, &place).await;
     }
+    let call = reported_call(world, owner, &place, &key).await;
     let (member, session) = (member.id.to_string(), member.session_id.to_string());
-    TargetProject { place, key, invoice, budget, payment, invitation, webhook, delivery, member, session }
+    TargetProject {
+        place,
+        key,
+        invoice,
+        budget,
+        payment,
+        invitation,
+        webhook,
+        delivery,
+        call,
+        member,
+        session,
+    }
+}
+
+/// Reports a call that costs nothing, and returns its id in the call log.
+pub async fn reported_call(world: &World, owner: &TestUser, place: &Place, key: &str) -> String {
+    let event = json!({"id": key, "source": "matrix", "time": world.clock.now().to_string(), "api_key_id": key,
+        "model": "svc-1", "kind": "chat", "prompt_tokens": 0});
+    let answer = world.ask("/service/v1/usage", &json!({"events": [event]})).bare().await;
+    assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
+    let path = format!("{}/calls", place.project_path());
+    let data = world.get(&path).bearer(&owner.access_token).data().await;
+    id(&data["calls"][0])
 }
 
 /// Creates a key with a previous secret, which a call can end.

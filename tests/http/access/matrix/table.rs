@@ -53,6 +53,7 @@ impl<'a> Table<'a> {
             .replace("invoice_id", "invoice")
             .replace("budget_id", "budget")
             .replace("payment_id", "payment")
+            .replace("call_id", "call")
             .replace("session_id", "session")
             .replace("invitation_id", "invitation")
             .replace("*model_id", "model")
@@ -176,7 +177,8 @@ fn section(route: &Route) -> String {
         path if path.contains("/billing") || path.ends_with("/usage") && path.starts_with("/v1") => {
             "Billing and usage"
         }
-        path if path.ends_with("/limits") => "Billing and usage",
+        path if path.ends_with("/limits") || path.ends_with("/usage/performance") => "Billing and usage",
+        path if path.contains("/calls") => "Billing and usage",
         path if path.contains("/projects") => "Projects",
         path if path.starts_with("/v1/organizations") => "Organizations",
         path if path.starts_with("/v1/models") => "Model catalog",
