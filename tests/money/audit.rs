@@ -1,5 +1,6 @@
 //! The audit of the books: correct books pass, and each broken rule is reported by its name.
 
+mod call_log;
 mod components;
 mod faults;
 mod recount;

@@ -4,18 +4,20 @@
 //! snapshot stays open for long. The invariants are in [`crate::rules::audit`]. [`crate::recount`] checks the
 //! same books again with independent code.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::recount::{self, PriceList};
 use crate::rules::audit::{
     self, Budgets, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums,
-    MonthSums, NoteRow, RecordedSince, Uptime, Usage, WalletRow,
+    MonthSums, NoteRow, RecordedSince, Uptime, Usage, UsageSums, WalletRow,
 };
 use crate::rules::invoicing::{self, Bill};
 use crate::{Billing, store};
 use catalog::PriceBook;
 use db::Tx;
-use kernel::clock::{Month, Time};
+use kernel::clock::{Day, Month, Time};
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
@@ -125,11 +127,14 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     let now = billing.clock.now();
     let (checked, drifts) = (&mut report.checked, Vec::new());
     let budgets = Budgets::new(id, store::audit::budgets(&mut tx, id).await?);
-    let mut one = Organization { tx: &mut tx, id, prices, since, uptime, now, budgets, checked, drifts };
+    let days = BTreeMap::new();
+    let mut one =
+        Organization { tx: &mut tx, id, prices, since, uptime, now, budgets, days, checked, drifts };
     let (ledger, usage) = (one.ledger().await?, one.usage().await?);
     one.wallet(&ledger, &usage).await?;
     one.payments(&ledger).await?;
     one.budgets().await?;
+    one.call_log(billing).await?;
     let mut drifts = one.drifts;
     let list = PriceList::read(&mut tx).await?;
     drifts.extend(recount::organization(&mut tx, id, &list, now).await?);
@@ -150,6 +155,8 @@ struct Organization<'a> {
     uptime: Option<Uptime>,
     now: Time,
     budgets: Budgets,
+    /// The usage of the last days.
+    days: BTreeMap<Day, UsageSums>,
     checked: &'a mut Checked,
     drifts: Vec<Drift>,
 }
@@ -180,6 +187,9 @@ impl Organization<'_> {
             for row in slice {
                 self.checked.daily_rows += 1;
                 self.budgets.usage(&row.key, row.sums.amount);
+                if row.key.day >= self.now.day().plus(-1) {
+                    self.days.entry(row.key.day).or_default().add(row.sums);
+                }
                 self.drifts.extend(usage.daily(row));
             }
             slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
@@ -288,6 +298,22 @@ impl Organization<'_> {
         }
         let wallet = store::audit::wallet(self.tx, self.id).await?;
         self.drifts.extend(self.budgets.finish(wallet.map(|wallet| wallet.budgets)));
+        Ok(())
+    }
+
+    /// Compares the calls of the last full day in the call log with the daily rows. Calls that were made
+    /// before the log began are left out.
+    async fn call_log(&mut self, billing: &Billing) -> Result<(), Error> {
+        let Some((day, logged)) = billing.call_log.last_day(self.tx, self.id).await? else { return Ok(()) };
+        let used = self.days.get(&day).copied().unwrap_or_default();
+        let logged = UsageSums {
+            requests: logged.requests.into(),
+            prompt_tokens: logged.prompt_tokens.into(),
+            completion_tokens: logged.completion_tokens.into(),
+            amount: logged.amount,
+            ..UsageSums::default()
+        };
+        self.drifts.extend(audit::call_log(day, used, logged));
         Ok(())
     }
 

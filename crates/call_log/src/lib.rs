@@ -28,7 +28,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use db::{Db, Tx};
-use kernel::clock::Clock;
+use kernel::clock::{Clock, Day};
 use kernel::error::Error;
 
 use entries::{Adjustment, NewCall};
@@ -37,6 +37,7 @@ use hours::Hours;
 use names::Names;
 use refusals::Refusals;
 use settings::Settings;
+use store::days::DaySums;
 
 /// Maximum number of refused calls, and of rows of sums, that one transaction writes.
 const ROWS_PER_TRANSACTION: usize = 1_000;
@@ -99,6 +100,24 @@ impl CallLog {
         }
         tx.commit().await?;
         Ok(())
+    }
+
+    /// Returns the sums of an organization's calls on the last full day; `None` if not all calls of that day
+    /// were logged and kept.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn last_day(
+        &self,
+        tx: &mut Tx,
+        organization: &str,
+    ) -> Result<Option<(Day, DaySums)>, db::Error> {
+        let day = self.clock.now().day().plus(-1);
+        let since = store::days::since(tx).await?;
+        if !self.is_on() || since.is_none_or(|since| since.max(self.oldest()) > day.start()) {
+            return Ok(None);
+        }
+        Ok(Some((day, store::days::of_day(tx, organization, day).await?)))
     }
 
     /// Returns `true` if calls are logged.

@@ -25,7 +25,7 @@ pub use invoices::{
     InvoiceRow, ItemRow, MonthSums, currencies, invoice, invoice_dues, invoice_months, numbers, void_invoices,
 };
 pub use payments::{Finding, PaymentRow, findings, payments, returned};
-pub use usage::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, Usage, UsageSums, event};
+pub use usage::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, Usage, UsageSums, call_log, event};
 
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -141,6 +141,8 @@ pub enum Invariant {
     PaymentReturned,
     /// The payments at the payment processor are those stored here.
     PaymentAtProcessor,
+    /// The calls of a day in the call log have the usage of the daily rows.
+    CallLog,
     /// Recounted: the daily rows of a day, model and price have the cost of their tokens.
     RecountDay,
     /// Recounted: the daily rows of a day, model and price are the sum of its events.

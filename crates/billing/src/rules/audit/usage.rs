@@ -44,7 +44,7 @@ pub struct UsageSums {
 }
 
 impl UsageSums {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
@@ -73,6 +73,13 @@ impl fmt::Display for UsageSums {
         }
         write!(f, "{amount}")
     }
+}
+
+/// Compares the calls of a day in the call log with the usage of the daily rows. The log has no cached tokens
+/// and parts of corrections, so these aren't compared.
+pub fn call_log(day: Day, used: UsageSums, logged: UsageSums) -> Option<Drift> {
+    let compared = |sums: UsageSums| UsageSums { cached_prompt_tokens: 0, parts: Parts::default(), ..sums };
+    compare(Invariant::CallLog, &day.to_string(), compared(used), compared(logged))
 }
 
 /// A stored daily row.
