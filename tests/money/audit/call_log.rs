@@ -8,7 +8,7 @@ use support::books::change;
 use support::on_each_database;
 use support::world::World;
 
-/// Returns what the audit finds about the log.
+/// Returns the drifts between the log and the usage.
 async fn found(world: &World) -> Vec<String> {
     let report = audit::check(&world.app.billing, None).await.unwrap();
     report
